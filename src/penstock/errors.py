@@ -1,6 +1,6 @@
 """Kafka's error codes: one table of code, whether a client may retry, and the words for a person.
 
-The peer is wrong: raise `KafkaError` (or `error(ErrorCode.X, ...)`), and one place in the broker turns it into a response.
+The peer is wrong: raise `KafkaError`, and one place in the broker turns it into a response.
 The world failed (`OSError`): caught by the layer that owns the resource. We are wrong: `assert`.
 Subclasses exist only for errors that our own code catches by type.
 """
@@ -8,15 +8,16 @@ Subclasses exist only for errors that our own code catches by type.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
-    """An error of the protocol; `retriable` as in Kafka, `message` is what a person reads when nothing better is known."""
+    """An error of the protocol; `retriable` as in Kafka, `message` for a person when nothing better is known."""
 
     retriable: bool
     message: str
 
-    def __new__(cls, code: int, retriable: bool, message: str) -> ErrorCode:
+    def __new__(cls, code: int, retriable: bool, message: str) -> Self:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable
@@ -44,7 +45,7 @@ class ErrorCode(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17, False, "The topic's name or the operation on it is not valid."
     RECORD_LIST_TOO_LARGE = 18, False, "The batch is larger than a segment of the log."
     NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than min.insync.replicas asks for."
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "The message was written, but fewer replicas are in sync than required."
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "The message was written, but too few replicas are in sync."
     INVALID_REQUIRED_ACKS = 21, False, "acks must be 0, 1 or -1 (all)."
     ILLEGAL_GENERATION = 22, False, "The group's generation is not the current one."
     INCONSISTENT_GROUP_PROTOCOL = 23, False, "The member's protocols have nothing in common with the group's."

@@ -1,0 +1,1 @@
+"""Bytes <-> messages, pure: no socket, no clock, no file."""

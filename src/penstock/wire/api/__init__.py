@@ -1,0 +1,66 @@
+"""Every API that Penstock speaks, one file each: its messages, its versions, and what each version changed.
+
+A file declares its messages and ends with `API = Api(key, Request, Response)`. `load` imports one by its name, so that a
+start pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import cache
+
+from penstock.wire.schema import Struct, Versions, layout_of
+
+MODULES = {
+    0: "produce",
+    1: "fetch",
+    2: "list_offsets",
+    3: "metadata",
+    10: "find_coordinator",
+    18: "api_versions",
+    19: "create_topics",
+    20: "delete_topics",
+    21: "delete_records",
+    22: "init_producer_id",
+    23: "offset_for_leader_epoch",
+    32: "describe_configs",
+    33: "alter_configs",
+    35: "describe_log_dirs",
+    37: "create_partitions",
+    44: "incremental_alter_configs",
+    60: "describe_cluster",
+    74: "list_config_resources",
+    75: "describe_topic_partitions",
+}
+"""API key -> the module here that declares it; `broker/handlers` has one of the same name for each that is advertised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One request and its response."""
+
+    key: int
+    request: type[Struct]
+    response: type[Struct]
+    latest_is_unstable: bool = False
+    """Kafka declares the newest version but does not advertise it yet."""
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def versions(self) -> Versions:
+        """The versions that a broker accepts."""
+        declared = layout_of(self.request).versions
+        return Versions(declared.low, declared.high - self.latest_is_unstable)
+
+
+@cache
+def load(key: int) -> Api:
+    """The API with this key; KeyError when Penstock does not speak it."""
+    module = importlib.import_module(f"{__name__}.{MODULES[key]}")
+    api: Api = module.API
+    assert api.key == key, f"{module.__name__} declares key {api.key}, not {key}"
+    return api
