@@ -124,7 +124,7 @@ class Image:
         return found.partitions[index]
 
     def partition_record(self, topic_id: bytes, index: int) -> PartitionRecord | None:
-        """The state as the store has it, with the fields that we do not know: what a planner changes and writes back."""
+        """The state as the store has it, with the fields that we do not know: what a planner writes back."""
         state = self._states.get(topic_id, {}).get(index)
         return state[0] if state else None
 
@@ -242,7 +242,7 @@ class _Draft:
 
     def _build_topic(self, name: str) -> None:
         topics, by_id = self._table("topics"), self._table("topics_by_id")
-        old = topics.pop(name, None)
+        old: TopicImage | None = topics.pop(name, None)
         if old is not None and by_id.get(old.topic_id) is old:
             del by_id[old.topic_id]
         topic = self._next_topic(name, old)

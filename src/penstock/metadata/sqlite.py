@@ -53,12 +53,13 @@ SCHEMA_VERSION = 1
 MAX_WATCH_EVENTS = 100_000
 """A watch that nobody reads holds this many events; then it forgets them and will resync. It bounds memory only."""
 
-_SCHEMA = f"""
-CREATE TABLE entries(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER) WITHOUT ROWID;
-CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO counters VALUES('revision', 0), ('session', 0);
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
+_SCHEMA = (
+    "CREATE TABLE entries(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER)"
+    " WITHOUT ROWID",
+    "CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO counters VALUES('revision', 0), ('session', 0)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -177,6 +178,7 @@ class SqliteWatch:
         self.prefix = prefix
         self._events: deque[Event] = deque()
         self._is_armed = False
+        self._needs_resync = True
         self._is_closed = False
         self._ready = asyncio.Event()
 
@@ -184,17 +186,14 @@ class SqliteWatch:
         return self
 
     async def __anext__(self) -> Resync | Changes:
-        if self._is_closed:
-            raise StopAsyncIteration
-        if not self._is_armed:
-            return await self._store._resync(self)
-        await self._ready.wait()
+        if not self._needs_resync:
+            await self._ready.wait()
         if self._is_closed:
             raise StopAsyncIteration
         if failure := self._store._database.failure:
             raise StoreError(failure)
-        if not self._is_armed:
-            return await self._store._resync(self)
+        if self._needs_resync:
+            return await self._resync()
         events = tuple(self._events)
         self._events.clear()
         self._ready.clear()
@@ -219,12 +218,19 @@ class SqliteWatch:
         if len(self._events) > MAX_WATCH_EVENTS:
             self._events.clear()
             self._is_armed = False
+            self._needs_resync = True
             self.wake()
         elif self._events:
             self.wake()
 
     def wake(self) -> None:
         self._ready.set()
+
+    async def _resync(self) -> Resync:
+        """Cancelled on the way, or overrun since it was armed, it is still needed the next time."""
+        resync = await self._store._resync(self)
+        self._needs_resync = not self._is_armed
+        return resync
 
 
 class SqliteSession:
@@ -271,7 +277,7 @@ class _Database:
                 f"{SCHEMA_VERSION}). Use the newer one."
             )
         if version == 0:
-            for statement in _SCHEMA.strip().splitlines():
+            for statement in _SCHEMA:
                 self._db.execute(statement)
         else:
             found = self._db.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -308,10 +314,10 @@ class _Database:
         with self._guarded():
             return self._next("session")
 
-    def session_keys(self, session_id: int) -> list[str]:
+    def session_keys(self, session_id: int) -> tuple[str, ...]:
         with self._guarded():
             rows = self._db.execute("SELECT key FROM entries WHERE session = ? ORDER BY key", (session_id,))
-            return [row[0] for row in rows]
+            return tuple(row[0] for row in rows)
 
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -348,14 +354,14 @@ class _Database:
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
             message = f"The metadata in {self._path} could not be read or written: {error}."
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_FULL:
                 message += " The broker must be stopped: what the disk holds is not known."
                 self.failure = message
             raise StoreError(message) from None
 
 
 def _checked(prefix: str) -> str:
-    assert prefix.startswith("/") and prefix.endswith("/"), f"{prefix!r} is not a prefix: it begins and ends with /"
+    assert prefix[0] == prefix[-1] == "/", f"{prefix!r} is not a prefix: it begins and ends with /"
     return prefix
 
 
