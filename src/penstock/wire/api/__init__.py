@@ -1,7 +1,7 @@
 """Every API that Penstock speaks, one file each: its messages, its versions, and what each version changed.
 
-A file declares its messages and ends with `API = Api(key, Request, Response)`. `load` imports one by its name, so that a
-start pays only for what it uses.
+A file declares its messages and ends with `API = Api(key, Request, Response)`. `load` imports one by its key, so that
+a start pays only for what it uses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MODULES = {
     74: "list_config_resources",
     75: "describe_topic_partitions",
 }
-"""API key -> the module here that declares it; `broker/handlers` has one of the same name for each that is advertised."""
+"""API key -> the module here that declares it; `broker/handlers` has one of the same name for each advertised."""
 
 
 @dataclass(frozen=True, slots=True)
