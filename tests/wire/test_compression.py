@@ -26,7 +26,8 @@ LIMIT = 16 << 20
 def text(size: int) -> bytes:
     """Half compressible, the same each time."""
     chance = random.Random(7)
-    return b"".join(b'{"user":%d,"id":"%s"}' % (i % 97, chance.randbytes(4).hex().encode()) for i in range(size // 26))
+    line = b'{"user":%d,"country":"Norway","device":"phone","id":"%s"}'
+    return b"".join(line % (i % 97, chance.randbytes(4).hex().encode()) for i in range(size // 60))
 
 
 def read_or_refused(codec: Codec, data: bytes | bytearray, limit: int) -> None:
@@ -54,7 +55,7 @@ def test_what_goes_in_comes_out(codec: Codec, data: bytes) -> None:
 def test_large_data_of_many_blocks_comes_out_and_is_smaller_between(codec: Codec, size: int) -> None:
     data = text(size)
     packed = compress(codec, memoryview(data))
-    assert len(packed) < len(data) * 0.9
+    assert len(packed) < len(data) * 0.6
     assert decompress(codec, memoryview(packed), len(data)) == data
 
 

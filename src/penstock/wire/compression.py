@@ -96,7 +96,7 @@ def _decompress_growing(decode_into: DecodeInto, codec: Codec, data: Bytes, limi
 
 def _compress_lz4(data: Bytes, level: int) -> memoryview:
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))  # of cramjam's calls this one alone takes bytes only, and it alone unlinks blocks
     return memoryview(compressor.finish())
 
 
