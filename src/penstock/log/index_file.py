@@ -1,8 +1,8 @@
 """The file under an index: entries of one fixed size, one after the other, nothing before, between or behind them.
 
 Kafka gives an active index its full size (10 MB of zeros) and maps it; ours is at all times exactly as long as the
-entries written to it, which is what Kafka itself leaves behind when it closes a segment. The descriptor is opened at the
-first use and let go by `close`; the next use opens it again, so an index that nobody reads costs no descriptor.
+entries written to it, which is what Kafka itself leaves behind when it closes a segment. The descriptor is opened at
+the first use and let go by `close`; the next use opens it again, so an index that nobody reads costs no descriptor.
 
 After a crash the file may end anywhere or hold anything: `check_sane` of the index above it finds that out, and the
 segment rebuilds both indexes from the log. Nothing here is needed to keep a record.

@@ -1,13 +1,13 @@
 """A segment's offset index: where in the log file a batch starts. Kafka's `<base offset>.index`.
 
-Bytes: entries of 8, big endian: int32 offset relative to the segment's base offset, int32 position in the log file. The
-offset is the LAST of the batch that starts at the position (Kafka since 2.8 writes it so; the files of Kafka 4.3 show it).
-Offsets and positions both grow strictly. The first batch of a segment has no entry, for it starts at 0.
+Bytes: entries of 8, big endian: int32 offset relative to the segment's base offset, int32 position in the log file.
+The offset is the LAST of the batch that starts at the position (Kafka since 2.8 writes it so; the files of Kafka 4.3
+show it). Offsets and positions both grow strictly. The first batch of a segment has no entry, for it starts at 0.
 
-Rules. The index is a hint: it says where to start looking, never what is there. The segment adds an entry when more than
-`index.interval.bytes` were appended since the last one. The newest entries are in memory, at most `TAIL_ENTRIES` of them,
-and are written in one piece; readers of the head of the log, most of them, never touch the file. Older entries are read
-in pages of `PAGE_ENTRIES`, and `CACHED_PAGES` of these are kept.
+Rules. The index is a hint: it says where to start looking, never what is there. The segment adds an entry when more
+than `index.interval.bytes` were appended since the last one. The newest entries are in memory, at most `TAIL_ENTRIES`
+of them, and are written in one piece; readers of the head of the log, most of them, never touch the file. Older
+entries are read in pages of `PAGE_ENTRIES`, and `CACHED_PAGES` of these are kept.
 
 After a crash the file may lack entries, or hold ones for batches that were cut off: `check_sane` finds it and the
 segment rebuilds. One that lacks its newest entries is right, only coarser.
@@ -72,7 +72,8 @@ class OffsetIndex:
     def append(self, offset: int, position: int) -> None:
         """Note that the batch with this last offset starts at this position."""
         relative = offset - self.base_offset
-        assert relative > self._last_offset and position > self._last_position, "index entries only grow"
+        assert relative > self._last_offset, "the offsets of an index only grow"
+        assert position > self._last_position, "the positions of an index only grow"
         self._tail_positions.append(position)
         self._tail_offsets.append(relative)
         self._last_offset = relative

@@ -1,13 +1,13 @@
 """A segment's time index: up to which offset no record is newer than a timestamp. Kafka's `<base offset>.timeindex`.
 
-Bytes: entries of 12, big endian: int64 timestamp in ms, int32 offset relative to the segment's base offset. An entry says:
-the largest timestamp so far is this one, and the batch that brought it ends at this offset. Records after that offset may
-be newer; none up to it is.
+Bytes: entries of 12, big endian: int64 timestamp in ms, int32 offset relative to the segment's base offset. An entry
+says: the largest timestamp so far is this one, and the batch that brought it ends at this offset. Records after that
+offset may be newer; none up to it is.
 
-Rules. Timestamps grow strictly: `maybe_append` does nothing for one that is not larger than the last, as after producers
-whose clocks are behind. The segment calls it whenever it adds to the offset index, and once more when it rolls or closes, so
-the last entry of a closed segment is its largest timestamp. Lookups by time are rare, so the file is searched
-entry by entry with no cache; the newest entries wait in memory and are written in one piece.
+Rules. Timestamps grow strictly: `maybe_append` does nothing for one that is not larger than the last, as after
+producers whose clocks are behind. The segment calls it whenever it adds to the offset index, and once more when it
+rolls or closes, so the last entry of a closed segment is its largest timestamp. Lookups by time are rare, so the file
+is searched entry by entry with no cache; the newest entries wait in memory and are written in one piece.
 
 After a crash: as the offset index.
 """
