@@ -1,0 +1,128 @@
+"""Fixtures for tests that need a running broker.
+
+`broker` is Penstock and then Apache Kafka: a scenario that takes it runs once on each, and one that Kafka does not pass
+is wrong. Both live for the whole session, so each test uses topics of its own (`new_topic`). Penstock runs once per pytest
+process. Kafka runs once per session, however many pytest-xdist workers share it; without Java and Maven its half is
+skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+import oracle
+import raw
+from brokers import Broker, PenstockProcess
+from clients import DRIVERS, Driver
+
+SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningKafka:
+    """The Kafka node of this session, maybe started by another pytest process."""
+
+    bootstrap: str
+    directory: str
+    pid: int
+    name: str = "kafka"
+
+    @property
+    def log_dir(self) -> Path:
+        return Path(self.directory) / "data"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if SESSION_DIRECTORY not in os.environ:
+        os.environ[SESSION_DIRECTORY] = tempfile.mkdtemp(prefix="penstock-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The process that began the session ends what the session started."""
+    if hasattr(config, "workerinput"):
+        return
+    directory = Path(os.environ.pop(SESSION_DIRECTORY))
+    started = directory / "kafka.json"
+    if started.exists():
+        os.kill(RunningKafka(**json.loads(started.read_text())).pid, signal.SIGKILL)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> RunningKafka:
+    """Apache Kafka, started by the first test that asks for it."""
+    reason = oracle.why_unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    session = Path(os.environ[SESSION_DIRECTORY])
+    started = session / "kafka.json"
+    with (session / "kafka.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not started.exists():
+            node = oracle.KafkaNode(session / "kafka")
+            node.start()
+            started.write_text(json.dumps(asdict(RunningKafka(node.bootstrap, str(node.directory), node.pid))))
+    return RunningKafka(**json.loads(started.read_text()))
+
+
+@pytest.fixture(scope="session")
+def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockProcess]:
+    """One Penstock broker with default settings."""
+    with PenstockProcess(tmp_path_factory.mktemp("penstock")) as process:
+        yield process
+
+
+@pytest.fixture(scope="session", params=["penstock", pytest.param("kafka", marks=pytest.mark.oracle)])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    found: Broker = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=DRIVERS, ids=lambda driver: driver.name)
+def client(request: pytest.FixtureRequest) -> Driver:
+    driver: Driver = request.param
+    return driver
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[raw.Connection]:
+    """A raw connection to the broker."""
+    with raw.Connection(broker.bootstrap) as opened:
+        yield opened
+
+
+@pytest.fixture
+def name() -> str:
+    """The name of a topic that does not exist."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def new_topic(broker: Broker) -> Callable[..., str]:
+    """Creates a topic of its own for the test: `new_topic(partitions=3, max_message_bytes="2000")`."""
+
+    def create(partitions: int = 1, **configs: str) -> str:
+        created = f"t-{uuid.uuid4().hex[:12]}"
+        with raw.Connection(broker.bootstrap) as opened:
+            raw.create_topic(opened, created, partitions, **configs)
+            raw.wait_for_topic(opened, created, partitions)
+        return created
+
+    return create
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """A topic of one partition."""
+    return new_topic()
