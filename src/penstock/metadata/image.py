@@ -114,8 +114,11 @@ class Image:
     def resync(self, entries: Iterable[Entry]) -> tuple[Image, Delta]:
         """A fresh image of `entries`, and how it differs from this one."""
         image = Image.load(entries)
-        touched = {name: set(getattr(self, name)) | set(getattr(image, name)) for name in _TABLES}
-        return image, _delta(self, image, touched)
+        return image, _whole_delta(self, image)
+
+    def everything(self) -> Delta:
+        """From nothing to this image."""
+        return _whole_delta(Image(), self)
 
     def partition(self, topic: str, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)
@@ -243,8 +246,8 @@ class _Draft:
     def _build_topic(self, name: str) -> None:
         topics, by_id = self._table("topics"), self._table("topics_by_id")
         old: TopicImage | None = topics.pop(name, None)
-        if old is not None and by_id.get(old.topic_id) is old:
-            del by_id[old.topic_id]
+        if old is not None:
+            by_id.pop(old.topic_id, None)
         topic = self._next_topic(name, old)
         if topic is not None:
             topics[name] = by_id[topic.topic_id] = topic
@@ -311,6 +314,10 @@ def _delta(old: Image, new: Image, touched: Mapping[str, set[Any]]) -> Delta:
         brokers_changed=_changed_names(old.brokers, new.brokers, touched["brokers"]),
         is_controller_changed=(old.controller_id, old.controller_epoch) != (new.controller_id, new.controller_epoch),
     )
+
+
+def _whole_delta(old: Image, new: Image) -> Delta:
+    return _delta(old, new, {name: {*getattr(old, name), *getattr(new, name)} for name in _TABLES})
 
 
 def _changed_names(old: Mapping[Any, Any], new: Mapping[Any, Any], touched: set[Any]) -> tuple[Any, ...]:

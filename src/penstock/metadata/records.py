@@ -1,10 +1,10 @@
 """What the metadata store holds: the keys, the records behind them, and their JSON.
 
     /cluster/id                      {"version":1,"id":"<22 characters>"}
-    /brokers/epoch                   {"version":1,"next":7}              the next broker epoch; never goes back
+    /brokers/epoch                   {"version":1,"next":7}              the next broker's epoch; never goes back
     /brokers/ids/<id>                {"version":1,"epoch":6,"endpoints":[{"name","host","port","protocol"}],"rack"}
     /controller                      {"version":1,"broker":1,"epoch":3}
-    /controller_epoch                {"version":1,"epoch":3}              its version is the fencing token
+    /controller_epoch                {"version":1,"next":4}              its version in the store is the fencing token
     /topics/<name>                   {"version":1,"id":"<22>","partitions":{"0":[1,2,3]},"created_ms":...}
     /partitions/<topic id>/<p>       {"version":1,"leader":1,"leader_epoch":0,"isr":[1,2,3],"partition_epoch":0}
     /configs/topics/<name>           {"version":1,"values":{"retention.ms":"1000"}}

@@ -54,9 +54,8 @@ MAX_WATCH_EVENTS = 100_000
 """A watch that nobody reads holds this many events; then it forgets them and will resync. It bounds memory only."""
 
 _SCHEMA = (
-    "CREATE TABLE entries(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER)"
-    " WITHOUT ROWID",
-    "CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE entries(key TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, session INTEGER)",
+    "CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL)",
     "INSERT INTO counters VALUES('revision', 0), ('session', 0)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )

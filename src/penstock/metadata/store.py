@@ -6,8 +6,8 @@ embedded and for one node; ZooKeeper (`zk://h1,h2,h3/chroot`) is for a cluster.
 Rules for drivers and users
 - A key is a path: "/topics/orders". An ephemeral key has no keys below it.
   A prefix ends in "/" and means the subtree below it; "/" is everything.
-- A value is bytes; what they mean is in `records`. A version is an int that changes whenever the value is written.
-  Versions are only compared for equality, and only for one key.
+- A value is bytes; what they mean is in `records`. A version is an int of 0 or more that grows with each
+  write of its key. It says nothing about other keys, nor about the same key after it was deleted.
 - `txn` is all or nothing: every `Check` holds and every write is done, or nothing is. A refused transaction is a
   result, not an exception: re-read, decide again, retry (never skip). When `txn` returns `ok`, the writes survive
   power loss.
