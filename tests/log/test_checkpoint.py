@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.atomic_file import write_atomically
@@ -158,6 +158,7 @@ def test_malformed_text_is_no_checkpoint(text):
     assert read(files) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_crash_the_reader(data):
     files = new_files()

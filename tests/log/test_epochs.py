@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.log.epochs import LeaderEpochs
@@ -136,6 +136,7 @@ def test_a_failed_write_changes_nothing():
     assert epochs.latest_epoch == 1
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=12), st.integers(0, 9))
 def test_whatever_is_assigned_the_list_grows_strictly_and_ends_meet_starts(assigned, asked):
     epochs = new_epochs(*assigned)

@@ -225,3 +225,18 @@ def test_an_index_can_be_renamed_read_on_and_deleted(tmp_path):
     index.delete()
     assert files.list(str(tmp_path)) == []
     index.delete()
+
+
+def test_reading_never_makes_a_file():
+    index = reopened(filled(5))
+    index._file._files.unlink(PATH)
+    with pytest.raises(FileNotFoundError):
+        index.lookup(BASE + 20)
+    assert index._file._files.list("/d") == []
+
+
+def test_a_file_that_was_cut_behind_our_back_is_corrupt():
+    index = reopened(filled(5))
+    index._file._files.open(PATH).truncate(20)
+    with pytest.raises(CorruptIndexError):
+        index.lookup(BASE + 50)

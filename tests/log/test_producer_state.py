@@ -164,6 +164,7 @@ def test_a_producer_without_batches_survives_in_a_snapshot():
     assert again.last_sequence == -1
 
 
+@settings(deadline=None)
 @given(
     base=st.integers(0, MAX_SEQUENCE),
     count=st.integers(1, 1000),
@@ -242,7 +243,7 @@ def test_a_snapshot_survives_a_crash_as_soon_as_it_was_taken():
         assert again.entry(PRODUCER).last_sequence == 4
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_damaged_snapshot_counts_as_absent(data):
     damaged = bytearray(KAFKA_SNAPSHOT)
@@ -253,6 +254,7 @@ def test_a_damaged_snapshot_counts_as_absent(data):
     assert decode_snapshot(bytes(damaged)) is None
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_no_bytes_crash_the_reader(data):
     decode_snapshot(data)
@@ -308,7 +310,7 @@ class ExpectedProducer:
         return offset
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -33,22 +33,27 @@ class IndexFile:
         self.count, self.odd_bytes = divmod(size, entry_size)
 
     def read(self, first: int, count: int) -> bytes:
-        """The bytes of entries first .. first + count - 1; fewer where the file ends before."""
-        return self._opened().pread(count * self.entry_size, first * self.entry_size)
+        """The bytes of entries first .. first + count - 1."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        data = self._file.pread(count * self.entry_size, first * self.entry_size)
+        if len(data) != count * self.entry_size:
+            raise CorruptIndexError(f"{self.path}: the file became shorter than its {self.count} entries")
+        return data
 
     def append(self, data: Bytes) -> None:
         """Write whole entries behind the last; when it raises, `count` is as before and the next append overwrites."""
-        write_all(self._opened(), data, self.count * self.entry_size)
+        write_all(self._opened_or_made(), data, self.count * self.entry_size)
         self.count += len(data) // self.entry_size
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries and no stray byte behind them."""
-        self._opened().truncate(count * self.entry_size)
+        self._opened_or_made().truncate(count * self.entry_size)
         self.count = count
         self.odd_bytes = 0
 
     def sync(self) -> None:
-        self._opened().sync()
+        self._opened_or_made().sync()
 
     def rename(self, path: str) -> None:
         """Move the file, if it was ever written; the caller syncs the directory."""
@@ -70,7 +75,7 @@ class IndexFile:
         if file is not None:
             file.close()
 
-    def _opened(self) -> File:
+    def _opened_or_made(self) -> File:
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
         return self._file

@@ -15,9 +15,11 @@ segment rebuilds. One that lacks its newest entries is right, only coarser.
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from bisect import bisect_right
+from operator import lt
 
 from penstock.env.files import Files
 from penstock.log.index_file import CorruptIndexError, IndexFile
@@ -29,7 +31,9 @@ TAIL_ENTRIES = 512
 
 PAGE_ENTRIES = 512
 CACHED_PAGES = 8
-"""32 KB at most per index, enough that the upper pages of a binary search stay."""
+"""32 KB at most per index: some readers at different places."""
+
+_ENTRY = struct.Struct(">ii")
 
 Page = tuple["array[int]", "array[int]"]
 """The relative offsets of some entries, and their positions."""
@@ -38,7 +42,16 @@ Page = tuple["array[int]", "array[int]"]
 class OffsetIndex:
     """Offset to position, for one segment."""
 
-    __slots__ = ("_file", "_last_offset", "_last_position", "_pages", "_tail_offsets", "_tail_positions", "base_offset")
+    __slots__ = (
+        "_file",
+        "_last_offset",
+        "_last_position",
+        "_page_starts",
+        "_pages",
+        "_tail_offsets",
+        "_tail_positions",
+        "base_offset",
+    )
 
     def __init__(self, files: Files, path: str, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -46,9 +59,11 @@ class OffsetIndex:
         self._tail_offsets = array("i")
         self._tail_positions = array("i")
         self._pages: dict[int, Page] = {}
+        self._page_starts: dict[int, tuple[int, int]] = {}  # first entries of the pages that searches met: one in 512
         self._last_offset = -1
         self._last_position = -1
         self._recall_last()
+        self._file.close()  # most segments are never read again: no descriptor until someone asks
 
     @property
     def path(self) -> str:
@@ -95,13 +110,11 @@ class OffsetIndex:
             return
         self.flush()
         self._file.truncate(self._count_before(offset - self.base_offset))
-        self._pages.clear()
         self._recall_last()
 
     def reset(self) -> None:
         """Forget everything, before a rebuild; the file is empty, or made so."""
         del self._tail_offsets[:], self._tail_positions[:]
-        self._pages.clear()
         self._file.truncate(0)
         self._recall_last()
 
@@ -141,14 +154,13 @@ class OffsetIndex:
         """Remove the file and forget everything."""
         self._file.delete()
         del self._tail_offsets[:], self._tail_positions[:]
-        self._pages.clear()
         self._recall_last()
 
     def close(self) -> None:
         """Flush what waits and let the descriptor go; the next use opens it again."""
         if self._tail_offsets:
             self.flush()
-        self._pages.clear()
+        self._forget_pages()
         self._file.close()
 
     def _find(self, column: int, key: int) -> tuple[int, int]:
@@ -169,14 +181,16 @@ class OffsetIndex:
         low, high = 0, (self._file.count + PAGE_ENTRIES - 1) // PAGE_ENTRIES
         while low < high:
             middle = (low + high) // 2
-            keys = self._page(middle)[column]
-            if not keys or key < keys[0]:
-                high = middle
-            else:
+            start = self._page_starts.get(middle) or self._read_page_start(middle)
+            if start[column] <= key:
                 low = middle + 1
-                if key <= keys[-1]:
-                    break
+            else:
+                high = middle
         return self._page(low - 1) if low else None
+
+    def _read_page_start(self, number: int) -> tuple[int, int]:
+        start = self._page_starts[number] = _ENTRY.unpack(self._file.read(number * PAGE_ENTRIES, 1))
+        return start
 
     def _page(self, number: int) -> Page:
         page = self._pages.pop(number, None)
@@ -190,7 +204,7 @@ class OffsetIndex:
     def _read_page(self, number: int) -> Page:
         first = number * PAGE_ENTRIES
         data = self._file.read(first, min(PAGE_ENTRIES, self._file.count - first))
-        pairs = array("i", data[: len(data) // ENTRY_SIZE * ENTRY_SIZE])
+        pairs = array("i", data)
         if sys.byteorder == "little":
             pairs.byteswap()
         return pairs[0::2], pairs[1::2]
@@ -208,18 +222,22 @@ class OffsetIndex:
 
     def _recall_last(self) -> None:
         """Set the last entry from the file; the tail is empty."""
+        self._forget_pages()
         self._last_offset = self._last_position = -1
         if self._file.count:
-            data = self._file.read(self._file.count - 1, 1)
-            self._last_offset = int.from_bytes(data[:4], "big", signed=True)
-            self._last_position = int.from_bytes(data[4:], "big", signed=True)
+            self._last_offset, self._last_position = _ENTRY.unpack(self._file.read(self._file.count - 1, 1))
+
+    def _forget_pages(self) -> None:
+        self._pages.clear()
+        self._page_starts.clear()
 
     def _check_growing(self, first: int) -> None:
         last_offset = last_position = -1
         for number in range(first // PAGE_ENTRIES, (self.entry_count + PAGE_ENTRIES - 1) // PAGE_ENTRIES):
-            offsets, positions = self._read_page(number)
+            page = self._read_page(number)
             skipped = max(0, first - number * PAGE_ENTRIES)
-            for offset, position in zip(offsets[skipped:], positions[skipped:], strict=True):
-                if offset <= last_offset or position <= last_position:
-                    raise CorruptIndexError(f"{self.path}: entry ({self.base_offset + offset}, {position}) goes back")
-                last_offset, last_position = offset, position
+            offsets = [last_offset, *page[0][skipped:]]
+            positions = [last_position, *page[1][skipped:]]
+            if not (all(map(lt, offsets, offsets[1:])) and all(map(lt, positions, positions[1:]))):
+                raise CorruptIndexError(f"{self.path}: the entries of page {number} go back")
+            last_offset, last_position = offsets[-1], positions[-1]

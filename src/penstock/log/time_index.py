@@ -44,6 +44,7 @@ class TimeIndex:
         self._tail_timestamps: list[int] = []
         self._tail_offsets: list[int] = []
         self._recall_last()
+        self._file.close()  # most segments are never read again: no descriptor until someone asks
 
     @property
     def path(self) -> str:
