@@ -1,0 +1,1 @@
+"""The broker: decides and serves."""

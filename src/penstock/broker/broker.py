@@ -1,0 +1,178 @@
+"""One broker: its parts, put together, started and stopped in order.
+
+Start: take the listeners' addresses, open the metadata store, register, recover the logs, then let clients in.
+Stop: no new clients, chores end, logs are flushed and marked clean, the registration goes, the store closes.
+Everything from the world outside (clock, files, network, chance) is passed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.context import Context
+from penstock.broker.controller.controller import Controller, Registration
+from penstock.broker.controller.topics import TopicDefaults
+from penstock.broker.dispatch import Dispatcher
+from penstock.broker.maintenance import Maintenance
+from penstock.broker.metrics import Metrics
+from penstock.broker.purgatory import Purgatory
+from penstock.broker.replicas.group_commit import GroupCommit
+from penstock.broker.replicas.manager import ReplicaManager
+from penstock.broker.replicas.sessions import FetchSessions
+from penstock.env.chance import system_chance
+from penstock.env.clock import Clock, SystemClock
+from penstock.env.files import Files, SystemFiles
+from penstock.env.network import Network, SystemNetwork
+from penstock.errors import ConfigError
+from penstock.log.manager import LogManager
+from penstock.metadata.records import Endpoint
+from penstock.metadata.store import Store, open_store
+from penstock.net.listener import ListenerLimits, Server
+from penstock.net.server_connection import Limits
+
+METADATA_FILE = "penstock-metadata.db"
+MAX_THREADS = 4
+"""For what would block the loop: syncing, cold reads, making and removing files."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a broker is given of the world."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    files: Files = field(default_factory=SystemFiles)
+    network: Network = field(default_factory=SystemNetwork)
+    chance: random.Random = field(default_factory=system_chance)
+
+
+class Broker:
+    """A broker of one process. `start` returns when clients can connect."""
+
+    def __init__(self, config: BrokerConfig, world: World | None = None) -> None:
+        self.config = config
+        self.world = world or World()
+        self.broker_id = config.node_id
+        self.addresses: list[tuple[str, str, int]] = []
+        """(listener name, host, port) that clients can use, once started."""
+        self._executor = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="penstock")
+        self._stack: list[Callable[[], object]] = []
+        """What to undo, last first; an entry may return an awaitable."""
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        self._stack.append(self._executor.shutdown)
+        server = Server(self.world.network, self._executor, self._limits(), self._listener_limits())
+        endpoints = self._bind(server)
+        logs = LogManager(self.world.files, self.world.clock, self.config.log_dirs, self.config.log_config({}))
+        self._stack.append(logs.close)
+        store = await self._open_store()
+        self._stack.append(store.close)
+        self.context = self._make_context(store, logs)
+        controller = self.context.controller
+        controller.add_listener(self.context.replicas.on_image)
+        self._stack.append(controller.stop)
+        await controller.start(Registration(self.broker_id, endpoints, self.config.get("broker.rack")))
+        self._run(server)
+
+    def _run(self, server: Server) -> None:
+        maintenance = Maintenance(self.context.replicas, self.world.clock, self._executor)
+        maintenance.start()
+        self._stack.append(maintenance.stop)
+        self._dispatcher = Dispatcher(self.context)
+        self._stack.append(self._dispatcher.stop)
+        self.server = server
+        server.start(self._dispatcher.serve)
+        self._stack.append(server.stop)
+
+    def _bind(self, server: Server) -> tuple[Endpoint, ...]:
+        self._stack.append(server.stop_accepting)
+        advertised = {listener.name: listener for listener in self.config.advertised_listeners}
+        endpoints = []
+        for listener in self.config.listeners:
+            try:
+                port = server.bind(listener.host, listener.port, listener.name)
+            except OSError as error:
+                raise ConfigError(_why_not_bound(listener.host, listener.port, error)) from error
+            self.addresses.append((listener.name, listener.host, port))
+            told = advertised.get(listener.name)
+            host = told.host if told else ""
+            endpoints.append(Endpoint(listener.name, host, told.port if told and told.port else port))
+        return tuple(endpoints)
+
+    async def _open_store(self) -> Store:
+        directory = self.config.log_dirs[0]
+        os.makedirs(directory, exist_ok=True)
+        url: str = self.config.get("penstock.metadata.url")
+        return await open_store(url or f"sqlite:///{os.path.join(os.path.abspath(directory), METADATA_FILE)}")
+
+    def _make_context(self, store: Store, logs: LogManager) -> Context:
+        loop = asyncio.get_running_loop()
+        purgatory = Purgatory(loop)
+        needs_sync = self.config.get("penstock.durability") == "fsync"
+        replicas = ReplicaManager(self.broker_id, self.config, logs, purgatory, self._executor, needs_sync)
+        controller = Controller(
+            store,
+            clock=self.world.clock,
+            chance=self.world.chance,
+            rules=self.config,
+            topic_defaults=lambda: _topic_defaults(replicas.config),
+            is_deletion_enabled=lambda: bool(replicas.config.get("delete.topic.enable")),
+        )
+        return Context(
+            loop=loop,
+            executor=self._executor,
+            clock=self.world.clock,
+            chance=self.world.chance,
+            static_config=self.config,
+            controller=controller,
+            replicas=replicas,
+            group_commit=GroupCommit(loop, self._executor, needs_sync),
+            purgatory=purgatory,
+            sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots"), self.world.chance),
+            metrics=Metrics(),
+            broker_id=self.broker_id,
+        )
+
+    def _limits(self) -> Limits:
+        get = self.config.get
+        return Limits(get("socket.request.max.bytes"), get("penstock.max.in.flight.requests.per.connection"))
+
+    def _listener_limits(self) -> ListenerLimits:
+        get = self.config.get
+        return ListenerLimits(
+            max_connections=get("max.connections"),
+            max_connections_per_ip=get("max.connections.per.ip"),
+            per_ip_overrides=self.config.max_connections_per_ip_overrides,
+            idle_s=get("connections.max.idle.ms") / 1000,
+            partial_request_s=get("penstock.partial.frame.timeout.ms") / 1000,
+            backlog=get("socket.listen.backlog.size"),
+            send_buffer_bytes=get("socket.send.buffer.bytes"),
+            receive_buffer_bytes=get("socket.receive.buffer.bytes"),
+        )
+
+    async def stop(self) -> None:
+        """Undo what was started, last first."""
+        while self._stack:
+            done = self._stack.pop()()
+            if asyncio.iscoroutine(done):
+                await done
+
+
+def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
+    return TopicDefaults(config.get("num.partitions"), config.get("default.replication.factor"))
+
+
+def _why_not_bound(host: str, port: int, error: OSError) -> str:
+    return f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}. Is another broker running? Try --listen."

@@ -1,0 +1,91 @@
+"""What a handler is given: the broker's parts, and the call it answers.
+
+A handler is `handle(context, call, request)`. It returns the response, None when nothing is to be sent, or a `Later`;
+or it is an `async def` that returns the response. A `KafkaError` that it raises becomes the response's own error
+code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.controller.controller import Controller
+from penstock.broker.metrics import Metrics
+from penstock.broker.purgatory import Purgatory
+from penstock.broker.replicas.group_commit import GroupCommit
+from penstock.broker.replicas.manager import ReplicaManager
+from penstock.broker.replicas.sessions import FetchSessions
+from penstock.env.clock import Clock
+from penstock.metadata.image import Image
+from penstock.net.server_connection import Pending, Reply, ServerConnection
+from penstock.wire.schema import Struct
+
+
+class Call(NamedTuple):
+    """One request's header, and where it came from."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ServerConnection
+
+
+@dataclass(slots=True)
+class Context:
+    """The broker's parts that handlers use."""
+
+    loop: asyncio.AbstractEventLoop
+    executor: Executor
+    clock: Clock
+    chance: random.Random
+    static_config: BrokerConfig
+    controller: Controller
+    replicas: ReplicaManager
+    group_commit: GroupCommit
+    purgatory: Purgatory
+    sessions: FetchSessions
+    metrics: Metrics
+    broker_id: int
+
+    @property
+    def image(self) -> Image:
+        return self.controller.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings now in force, dynamic ones included."""
+        return self.replicas.config
+
+
+class Later:
+    """A response that comes later: the handler keeps it and calls `finish` once, unless it was cancelled before."""
+
+    __slots__ = ("_encode", "_pending", "is_cancelled", "on_cancel")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.on_cancel = on_cancel
+        self.is_cancelled = False
+        self._encode: Callable[[Struct], Reply] | None = None
+        self._pending: Pending | None = None
+
+    def finish(self, response: Struct) -> None:
+        if self._pending is not None and self._encode is not None and not self.is_cancelled:
+            self._pending.finish(self._encode(response))
+
+    def attach(self, encode: Callable[[Struct], Reply]) -> Pending:
+        """Called by dispatch, once: how the response is encoded, and what the connection waits for."""
+        self._encode = encode
+        self._pending = Pending(self._cancel)
+        return self._pending
+
+    def _cancel(self) -> None:
+        self.is_cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()

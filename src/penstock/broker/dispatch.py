@@ -1,0 +1,170 @@
+"""From a request's bytes to its handler, and from the handler's answer to bytes.
+
+One route per API and version, made at first use: the decoder, the handler, the encoder. What is not in
+`handlers.MODULES` is neither advertised nor answered. As in Kafka: a version that is not supported, an unknown API or
+bytes that do not decode end the connection; only ApiVersions answers any version (KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.broker import handlers
+from penstock.broker.context import Call, Context, Later
+from penstock.errors import KafkaError, MalformedError
+from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
+from penstock.wire import api as apis
+from penstock.wire.compile import REQUEST_OBJECT_BUDGET, codec
+from penstock.wire.header import API_VERSIONS_KEY, read_request_header
+from penstock.wire.schema import Struct, layout_of
+
+log = logging.getLogger(__name__)
+
+_START = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">i")
+_RESPONSE_HEAD = struct.Struct(">ii")
+
+
+class Route(NamedTuple):
+    """How one version of one API is served."""
+
+    api: apis.Api
+    decode: Callable[[Any, int, int], tuple[Any, int]]
+    encode: Callable[[Any, bytearray, list[tuple[int, Any]]], None]
+    handle: Callable[[Context, Call, Any], Any]
+    is_async: bool
+    is_flexible: bool
+    response_has_tags: bool
+
+
+class Dispatcher:
+    """Serves the requests of all connections."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._budget = REQUEST_OBJECT_BUDGET
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, connection: ServerConnection, frame: memoryview) -> Reply | Pending:
+        """Answer one request; MalformedError or CloseConnection end the connection."""
+        if len(frame) < 8:
+            raise MalformedError(f"a request of {len(frame)} bytes is shorter than its header")
+        key, version, correlation_id = _START.unpack_from(frame)
+        route = self._routes.get((key, version)) or self._make_route(key, version)
+        _, client_id, position = read_request_header(frame, 0, route.is_flexible)
+        call = Call(key, version, correlation_id, client_id, connection)
+        context = self._context
+        context.metrics.requests[key] += 1
+        try:
+            request, _ = route.decode(frame, position, self._budget)
+        except MalformedError:
+            context.metrics.malformed_requests += 1
+            raise
+        if route.is_async:
+            return self._serve_async(route, call, request)
+        try:
+            response = route.handle(context, call, request)
+        except KafkaError as error:
+            response = _refusal(route, error)
+        except (CloseConnection, OSError):
+            raise
+        except Exception as error:
+            raise self._unexpected(route, error) from error
+        if response is None:
+            return None
+        if type(response) is Later:
+            return response.attach(lambda answer: _encode(route, correlation_id, answer))
+        return _encode(route, correlation_id, response)
+
+    def _make_route(self, key: int, version: int) -> Route:
+        if key not in handlers.MODULES:
+            raise CloseConnection(f"API key {key} is not one that this broker serves")
+        api = apis.load(key)
+        if version not in api.versions:
+            if key != API_VERSIONS_KEY:
+                raise CloseConnection(f"{api.name} version {version} is not supported")
+            return self._api_versions_fallback(api)
+        handle = handlers.load(key)
+        request = codec(api.request, version)
+        route = Route(
+            api,
+            request.decode,
+            codec(api.response, version).encode,
+            handle,
+            inspect.iscoroutinefunction(handle),
+            request.is_flexible,
+            request.is_flexible and key != API_VERSIONS_KEY,
+        )
+        self._routes[key, version] = route
+        return route
+
+    def _api_versions_fallback(self, api: apis.Api) -> Route:
+        """Any other version of ApiVersions: the client is told, in version 0, what it may use instead."""
+        handle = handlers.load(api.key)
+
+        def decode(_buf: Any, position: int, _budget: int) -> tuple[Any, int]:
+            return None, position
+
+        encode = codec(api.response, 0).encode
+        return Route(api, decode, encode, handle, False, False, False)
+
+    def _serve_async(self, route: Route, call: Call, request: Struct) -> Pending:
+        pending = Pending()
+        task = self._context.loop.create_task(self._answer(route, call, request, pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return pending
+
+    async def _answer(self, route: Route, call: Call, request: Struct, pending: Pending) -> None:
+        try:
+            response = await route.handle(self._context, call, request)
+        except KafkaError as error:
+            response = _refusal(route, error)
+        except Exception as error:
+            call.connection.close(str(self._unexpected(route, error)))
+            return
+        if call.connection.is_open:
+            pending.finish(_encode(route, call.correlation_id, response))
+
+    def _unexpected(self, route: Route, error: Exception) -> CloseConnection:
+        """We are wrong: say so with everything we know, and end this connection only."""
+        self._context.metrics.unexpected_errors += 1
+        log.error("%s failed; this is a bug in Penstock", route.api.name, exc_info=error)
+        return CloseConnection(f"{route.api.name} failed: {error}")
+
+    async def stop(self) -> None:
+        """End what is still being answered."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _encode(route: Route, correlation_id: int, response: Struct) -> Reply:
+    """The response with its length and header in front."""
+    out = bytearray(_RESPONSE_HEAD.pack(0, correlation_id))
+    if route.response_has_tags:
+        out.append(0)
+    splices: list[tuple[int, Any]] = []
+    route.encode(response, out, splices)
+    if not splices:
+        _LENGTH.pack_into(out, 0, len(out) - 4)
+        return out
+    _LENGTH.pack_into(out, 0, len(out) - 4 + sum(piece.size for _, piece in splices))
+    return Spliced(out, splices)
+
+
+def _refusal(route: Route, error: KafkaError) -> Struct:
+    """The error as the whole response, where the API has a place for it."""
+    fields = {field.name for field in layout_of(route.api.response).fields}
+    if "error_code" not in fields:
+        raise CloseConnection(f"{route.api.name}: {error.message}") from error
+    answer: dict[str, Any] = {"error_code": error.code}
+    if "error_message" in fields:
+        answer["error_message"] = error.message
+    return route.api.response(**answer)

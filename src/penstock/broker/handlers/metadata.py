@@ -1,0 +1,119 @@
+"""Metadata, versions 0 to 13: the brokers, and the topics with their partitions and leaders.
+
+Null topics (an empty list in version 0) means all. A topic that is not there is created when the client allows it and
+`auto.create.topics.enable` is on. Kafka answers such a request with UNKNOWN_TOPIC_OR_PARTITION and creates the topic
+behind the client's back; here the answer comes when the topic can be used.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.context import Call, Context
+from penstock.broker.controller.topics import NewTopic
+from penstock.broker.endpoints import NO_ADDRESS, advertised
+from penstock.errors import ErrorCode
+from penstock.metadata.image import Image, PartitionImage, TopicImage
+from penstock.metadata.records import NO_LEADER
+from penstock.types import ZERO_TOPIC_ID
+from penstock.wire.api.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NOT_REQUESTED = -(2**31)
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+"""read, write, create, delete, alter, describe, describe configs, alter configs: all, while there is no authorizer."""
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+async def handle(context: Context, call: Call, request: MetadataRequest) -> MetadataResponse:
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    failed: dict[str, ErrorCode] = {}
+    if not wants_all:
+        failed = await _create_missing(context, call, request)
+    image = context.image
+    if wants_all:
+        topics = [_topic(image, topic, request) for topic in image.topics.values()]
+    else:
+        topics = [_requested(image, wanted, request, failed, call.version) for wanted in request.topics or ()]
+    includes_cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=_brokers(image, call),
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if includes_cluster else NOT_REQUESTED,
+    )
+
+
+async def _create_missing(context: Context, call: Call, request: MetadataRequest) -> dict[str, ErrorCode]:
+    """Create what may be created; the error of each name that was refused."""
+    if not context.config.get("auto.create.topics.enable"):
+        return {}
+    if call.version >= 4 and not request.allow_auto_topic_creation:
+        return {}
+    known = context.image.topics
+    names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name and topic.name not in known)
+    if not names:
+        return {}
+    results = await context.controller.create_topics([NewTopic(name) for name in names])
+    return {
+        result.name: result.error
+        for result in results
+        if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    }
+
+
+def _requested(
+    image: Image,
+    wanted: MetadataRequestTopic,
+    request: MetadataRequest,
+    failed: dict[str, ErrorCode],
+    version: int,
+) -> MetadataResponseTopic:
+    if wanted.name is None or (version >= 12 and wanted.topic_id != ZERO_TOPIC_ID):
+        by_id = image.topics_by_id.get(wanted.topic_id)
+        if by_id is None:
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
+        return _topic(image, by_id, request)
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        error = failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return MetadataResponseTopic(error, wanted.name)
+    return _topic(image, topic, request)
+
+
+def _topic(image: Image, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        [_partition(image, partition) for partition in topic.partitions],
+        TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED,
+    )
+
+
+def _partition(image: Image, partition: PartitionImage) -> MetadataResponsePartition:
+    is_led = partition.leader != NO_LEADER and partition.leader in image.brokers
+    return MetadataResponsePartition(
+        0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition.index,
+        partition.leader if is_led else NO_LEADER,
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.isr),
+        list(image.offline_replicas(partition)),
+    )
+
+
+def _brokers(image: Image, call: Call) -> list[MetadataResponseBroker]:
+    brokers = []
+    for broker in image.brokers.values():
+        address = advertised(broker, call.connection)
+        if address is not NO_ADDRESS:
+            brokers.append(MetadataResponseBroker(broker.broker_id, address.host, address.port, broker.rack))
+    return brokers

@@ -1,0 +1,102 @@
+"""Produce, versions 3 to 13: append each partition's batch, and say where it went.
+
+Every partition succeeds or fails by itself. With acks 0 nothing is answered; an error then ends the connection, as
+Kafka does, since there is no other way to tell. acks -1 waits for the in-sync replicas, which on one node is the
+append itself. With `penstock.durability=fsync` the answer waits until the batches are on disk, together with those of
+every other request that arrived meanwhile.
+"""
+
+from __future__ import annotations
+
+from penstock.broker.context import Call, Context, Later
+from penstock.broker.replicas.partition import Partition
+from penstock.errors import ErrorCode, KafkaError
+from penstock.net.server_connection import CloseConnection
+from penstock.wire.api.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+TOPIC_IDS_SINCE = 13
+
+
+def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResponse | Later | None:
+    acks = request.acks
+    response = ProduceResponse()
+    appended: list[Partition] = []
+    has_error = False
+    by_id = call.version >= TOPIC_IDS_SINCE
+    for topic in request.topic_data:
+        answers = []
+        replicas = context.replicas
+        partitions = replicas.by_id.get(topic.topic_id) if by_id else replicas.by_name.get(topic.name)
+        for data in topic.partition_data:
+            partition = partitions.get(data.index) if partitions is not None else None
+            try:
+                if partition is None:
+                    raise _unknown(by_id, partitions is None)
+                if data.records is None:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch")
+                if acks not in (-1, 0, 1) or request.transactional_id is not None:
+                    raise _refused(request)
+                result = partition.append(data.records, acks)
+                appended.append(partition)
+                answers.append(
+                    PartitionProduceResponse(
+                        data.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
+                    )
+                )
+            except KafkaError as error:
+                has_error = True
+                context.metrics.produce_errors += 1
+                answers.append(_failure(data.index, error))
+        response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    if acks == 0:
+        if has_error:
+            raise CloseConnection("a produce request with acks 0 failed")
+        return None
+    if context.group_commit.is_needed and appended:
+        return _after_sync(context, response, appended)
+    return response
+
+
+def _unknown(by_id: bool, is_topic: bool) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if by_id and is_topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refused(request: ProduceRequest) -> KafkaError:
+    if request.transactional_id is not None:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, log_start_offset=-1, error_message=error.message
+    )
+
+
+def _after_sync(context: Context, response: ProduceResponse, appended: list[Partition]) -> Later:
+    later = Later()
+
+    def on_synced(failed: frozenset[Partition]) -> None:
+        for partition in failed:
+            _fail_partition(response, partition)
+        later.finish(response)
+
+    context.group_commit.wait(appended, on_synced)
+    return later
+
+
+def _fail_partition(response: ProduceResponse, partition: Partition) -> None:
+    """The batch is in the file but not on disk: it does not count."""
+    tp = partition.log.topic_partition
+    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed before the batch was safe")
+    for topic in response.responses:
+        if topic.name == tp.topic or topic.topic_id == partition.log.topic_id:
+            topic.partition_responses = [
+                _failure(each.index, error) if each.index == tp.partition else each
+                for each in topic.partition_responses
+            ]

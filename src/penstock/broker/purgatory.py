@@ -1,0 +1,80 @@
+"""Where fetches wait for data, and produce requests for their data to be safe.
+
+A fetch that finds less than `min_bytes` waits on its partitions. Appends only add up how much came to which
+partition; once per turn of the event loop, after all appends of that turn, those that have enough are answered. So a
+burst of small appends wakes a consumer once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.broker.replicas.partition import Partition
+
+
+class Waiter:
+    """One waiting fetch. `complete` is called once: with enough bytes, at the deadline, or when a partition changed."""
+
+    __slots__ = ("_complete", "_partitions", "_timer", "is_done", "missing_bytes")
+
+    def __init__(self, missing_bytes: int, partitions: Iterable[Partition], complete: Callable[[bool], None]) -> None:
+        self.missing_bytes = missing_bytes
+        self._partitions = tuple(partitions)
+        self._complete = complete
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_done = False
+
+    def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
+        self._timer = loop.call_later(timeout_s, self.finish, True)
+        for partition in self._partitions:
+            partition.waiters.add(self)
+
+    def finish(self, is_expired: bool = False) -> None:
+        if self.cancel():
+            self._complete(is_expired)
+
+    def cancel(self) -> bool:
+        """Stop waiting without an answer; False when it was over already."""
+        if self.is_done:
+            return False
+        self.is_done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiters.discard(self)
+        return True
+
+
+class Purgatory:
+    """All that wait, and what arrived in this turn."""
+
+    __slots__ = ("_arrived", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._arrived: dict[Partition, int] = {}
+
+    def wait(self, waiter: Waiter, timeout_ms: int) -> None:
+        waiter.start(self._loop, timeout_ms / 1000)
+
+    def on_data(self, partition: Partition, size_bytes: int) -> None:
+        """Readers of the partition can see more: remember it until the end of the turn."""
+        if not self._arrived:
+            self._loop.call_soon(self._wake)
+        self._arrived[partition] = self._arrived.get(partition, 0) + size_bytes
+
+    def on_change(self, partition: Partition) -> None:
+        """The partition moved or went away: whoever waits on it learns so at once."""
+        for waiter in tuple(partition.waiters):
+            waiter.finish()
+
+    def _wake(self) -> None:
+        arrived, self._arrived = self._arrived, {}
+        for partition, size_bytes in arrived.items():
+            for waiter in tuple(partition.waiters):
+                waiter.missing_bytes -= size_bytes
+                if waiter.missing_bytes <= 0:
+                    waiter.finish()

@@ -1,0 +1,1 @@
+"""Partitions as this broker holds them: who leads, what is committed, who waits."""

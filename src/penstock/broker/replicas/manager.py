@@ -1,0 +1,130 @@
+"""The partitions of this broker: opened, created, changed and deleted as the metadata image says.
+
+`by_name` and `by_id` are what the hot path reads: topic -> partition index -> Partition. The image is the truth; a log
+directory whose topic the image does not know is left alone and reported, never deleted (B24).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.purgatory import Purgatory
+from penstock.broker.replicas.partition import Partition
+from penstock.errors import ErrorCode, KafkaError
+from penstock.log.config import LogConfig
+from penstock.log.manager import LogManager
+from penstock.metadata.image import Delta, Image, PartitionImage, TopicImage
+from penstock.metadata.records import DEFAULT_BROKER
+from penstock.types import TopicPartition
+
+
+class ReplicaManager:
+    def __init__(
+        self,
+        broker_id: int,
+        static_config: BrokerConfig,
+        logs: LogManager,
+        purgatory: Purgatory,
+        executor: Executor,
+        needs_sync: bool,
+    ) -> None:
+        self._broker_id = broker_id
+        self._static_config = static_config
+        self._purgatory = purgatory
+        self._executor = executor
+        self._needs_sync = needs_sync
+        self._is_open = False
+        self.config = static_config
+        self.logs = logs
+        self.by_name: dict[str, dict[int, Partition]] = {}
+        self.by_id: dict[bytes, dict[int, Partition]] = {}
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in tuple(self.by_name.values()):
+            yield from partitions.values()
+
+    async def on_image(self, image: Image, delta: Delta) -> None:
+        """Follow the image; returns when every new partition can be used. The first delta holds everything."""
+        if delta.broker_configs_changed:
+            self._apply_broker_config(image)
+        if not self._is_open:
+            self._is_open = True
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, self.logs.open, self._known_logs(image))
+        for topic in delta.topics_deleted:
+            self._delete(topic)
+        await self._create(image, delta)
+        for topic, state in delta.partitions_changed:
+            partition = self.by_name.get(topic.name, {}).get(state.index)
+            if partition is not None:
+                partition.apply(state)
+        self._apply_topic_configs(image, delta)
+
+    async def _create(self, image: Image, delta: Delta) -> None:
+        new = [(topic, state) for topic in delta.topics_created for state in topic.partitions]
+        new += delta.partitions_added
+        mine = [(topic, state) for topic, state in new if self._broker_id in state.replicas]
+        if mine:  # making files and syncing directories takes a while
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor, self._create_logs, image, mine)
+        for topic, state in mine:
+            self._open_partition(image, topic, state)
+
+    def _create_logs(self, image: Image, new: list[tuple[TopicImage, PartitionImage]]) -> None:
+        """In a thread."""
+        for topic, state in new:
+            tp = TopicPartition(topic.name, state.index)
+            if tp not in self.logs.logs:
+                self.logs.create(tp, topic.topic_id, self.log_config(image, topic.name))
+
+    def _open_partition(self, image: Image, topic: TopicImage, state: PartitionImage) -> None:
+        if self._broker_id not in state.replicas:
+            return
+        tp = TopicPartition(topic.name, state.index)
+        log = self.logs.logs.get(tp) or self.logs.create(tp, topic.topic_id, self.log_config(image, topic.name))
+        partition = Partition(self._broker_id, log, state, self._purgatory, self._needs_sync)
+        partitions = self.by_name.setdefault(topic.name, {})
+        partitions[state.index] = partition
+        self.by_id[topic.topic_id] = partitions
+
+    def _delete(self, topic: TopicImage) -> None:
+        partitions = self.by_id.pop(topic.topic_id, {})
+        if self.by_name.get(topic.name) is partitions:
+            del self.by_name[topic.name]
+        for index, partition in partitions.items():
+            partition.retire()
+            self.logs.delete(TopicPartition(topic.name, index))
+
+    def _apply_broker_config(self, image: Image) -> None:
+        default = image.broker_config(DEFAULT_BROKER)
+        mine = image.broker_config(str(self._broker_id))
+        self.config = self._static_config.with_dynamic(default, mine)
+
+    def _apply_topic_configs(self, image: Image, delta: Delta) -> None:
+        names = set(self.by_name) if delta.broker_configs_changed else set(delta.topic_configs_changed)
+        for name in names & set(self.by_name):
+            config = self.log_config(image, name)
+            for partition in self.by_name[name].values():
+                partition.log.update_config(config)
+                partition.on_config()
+
+    def log_config(self, image: Image, topic: str) -> LogConfig:
+        return self.config.log_config(image.topic_config(topic))
+
+    def _known_logs(self, image: Image) -> Mapping[TopicPartition, tuple[bytes, LogConfig]]:
+        """What recovery may open: every partition that the image gives to this broker."""
+        return {
+            TopicPartition(topic.name, state.index): (topic.topic_id, self.log_config(image, topic.name))
+            for topic in image.topics.values()
+            for state in topic.partitions
+            if self._broker_id in state.replicas
+        }
+
+    def partition_or_raise(self, topic: str, index: int) -> Partition:
+        partition = self.by_name.get(topic, {}).get(index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition

@@ -1,0 +1,152 @@
+"""One partition on this broker: its log, who leads it, and what of it is committed.
+
+With one replica a message is committed as soon as it is in the log, or, when `penstock.durability` is `fsync`, as
+soon as it is on disk. The high watermark, the last stable offset and the log end are read together as one `Offsets`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.broker.purgatory import Purgatory, Waiter
+from penstock.errors import ErrorCode, KafkaError
+from penstock.log.log import AppendResult, Log
+from penstock.metadata.image import PartitionImage
+
+NO_EPOCH = -1
+
+
+class Offsets(NamedTuple):
+    """One consistent look at a partition."""
+
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+
+
+class Partition:
+    """A partition that this broker replicates."""
+
+    __slots__ = (
+        "_broker_id",
+        "_min_insync_replicas",
+        "_purgatory",
+        "_refusal",
+        "bytes_in",
+        "bytes_out",
+        "is_disk_full",
+        "is_leader",
+        "isr_size",
+        "leader_epoch",
+        "log",
+        "messages_in",
+        "needs_sync",
+        "state",
+        "waiters",
+    )
+
+    def __init__(self, broker_id: int, log: Log, state: PartitionImage, purgatory: Purgatory, needs_sync: bool) -> None:
+        self._broker_id = broker_id
+        self._purgatory = purgatory
+        self.log = log
+        self.needs_sync = needs_sync
+        """An append counts only after fdatasync: the high watermark is moved by `on_synced`."""
+        self.waiters: set[Waiter] = set()
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.is_disk_full = False
+        self.apply(state)
+        self.on_config()
+
+    def apply(self, state: PartitionImage) -> None:
+        """Take over the state that the controller decided."""
+        self.state = state
+        self.is_leader = state.leader == self._broker_id
+        self.isr_size = len(state.isr)
+        self.leader_epoch = state.leader_epoch
+        if self.is_leader:
+            self.log.assign_leader_epoch(state.leader_epoch)
+            if not self.needs_sync:
+                self.log.advance_high_watermark(self.log.log_end_offset)
+        self._decide_refusal()
+        self._purgatory.on_change(self)
+
+    def retire(self) -> None:
+        """The topic is gone: nothing more is taken, and whoever waits learns so."""
+        self.is_leader = False
+        self._decide_refusal()
+        self._purgatory.on_change(self)
+
+    def set_disk_full(self, is_disk_full: bool) -> None:
+        """Writes stop before the disk is really full, so that checkpoints and metadata can still be written."""
+        self.is_disk_full = is_disk_full
+        self._decide_refusal()
+
+    def _decide_refusal(self) -> None:
+        """Why appends are refused, decided when it changes, so that an append looks at one thing."""
+        self._refusal: tuple[ErrorCode, str | None] | None = None
+        if not self.is_leader:
+            self._refusal = (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        elif self.is_disk_full:
+            self._refusal = (ErrorCode.KAFKA_STORAGE_ERROR, "the disk is nearly full (penstock.disk.reserve.bytes)")
+
+    def on_config(self) -> None:
+        self._min_insync_replicas = self.log.config.min_insync_replicas
+
+    def append(self, records: memoryview, acks: int) -> AppendResult:
+        """Append a producer's batch as leader. KafkaError says why not; nothing was written then."""
+        if self._refusal is not None:
+            raise KafkaError(*self._refusal)
+        if acks == -1 and self.isr_size < self._min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.isr_size} replicas are in sync and min.insync.replicas is {self._min_insync_replicas}",
+            )
+        log = self.log
+        result = log.append_as_leader(records, self.leader_epoch)
+        if not result.is_duplicate:
+            size = len(records)
+            self.bytes_in += size
+            self.messages_in += result.last_offset - result.base_offset + 1
+            if not self.needs_sync:
+                log.advance_high_watermark(result.last_offset + 1)
+                if self.waiters:
+                    self._purgatory.on_data(self, size)
+        return result
+
+    def on_synced(self, end_offset: int, size_bytes: int) -> None:
+        """Everything before `end_offset` is on disk."""
+        if end_offset > self.log.high_watermark:
+            self.log.advance_high_watermark(end_offset)
+            if self.waiters:
+                self._purgatory.on_data(self, size_bytes)
+
+    def check_leader(self, current_leader_epoch: int) -> None:
+        """Raise unless this broker leads in the epoch that the client believes in (-1: it does not say). KIP-320."""
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            is_old = current_leader_epoch < self.leader_epoch
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def offsets(self) -> Offsets:
+        log = self.log
+        high_watermark = log.high_watermark
+        return Offsets(log.log_start_offset, high_watermark, high_watermark, log.log_end_offset)
+
+    def delete_records(self, before_offset: int) -> int:
+        """Move the log's start up to `before_offset` (-1: the high watermark). The new log start offset."""
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "records can only be deleted where cleanup.policy includes delete"
+            )
+        offset = self.log.high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= self.log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the high watermark {self.log.high_watermark}"
+            )
+        return self.log.delete_records(offset)

@@ -1,0 +1,1 @@
+"""Bytes on sockets: accepting, cutting requests, sending answers in order."""

@@ -1,0 +1,299 @@
+"""One client's connection: cuts requests out of the bytes, hands them on, and sends the answers in their order.
+
+A request is a 4-byte length and that many bytes. Every whole request that one read brought is served before anything
+is sent; what they answered goes out in one write. An answer that is not ready yet (`Pending`) holds back those
+after it. Reading stops while too many answers are pending or the client does not take what it was sent, so a client
+can only ever hold a bounded amount of the broker's memory. The views that `serve` gets are of a buffer that is used
+again as soon as it returns: what outlives the call is copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.errors import MalformedError
+from penstock.net.buffers import Buffers
+from penstock.net.outbox import Outbox, Slice
+from penstock.types import Bytes
+
+_LENGTH = struct.Struct(">i")
+
+
+class Spliced(NamedTuple):
+    """An answer with slices of files in it."""
+
+    data: bytearray
+    splices: list[tuple[int, Slice]]
+
+
+class Pending:
+    """An answer that comes later. Whoever made it calls `finish` once; None means that nothing is to be sent."""
+
+    __slots__ = ("_connection", "is_done", "on_cancel", "reply")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.is_done = False
+        self.reply: Reply = None
+        self.on_cancel = on_cancel
+        self._connection: ServerConnection | None = None
+
+    def finish(self, reply: Reply) -> None:
+        assert not self.is_done, "an answer is given once"
+        self.reply = reply
+        self.is_done = True
+        if self._connection is not None:
+            self._connection.on_pending_done()
+
+
+Reply = Bytes | Spliced | None
+
+
+class CloseConnection(Exception):
+    """Raised by `serve` to end the connection without an answer; the message says why, for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what one connection may hold."""
+
+    max_request_bytes: int = 100 * 1024 * 1024
+    max_in_flight: int = 8
+    """Answers pending at once; beyond that the connection is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connections of a broker have in common."""
+
+    loop: asyncio.AbstractEventLoop
+    executor: Executor
+    buffers: Buffers
+    limits: Limits
+    serve: Callable[[ServerConnection, memoryview], Reply | Pending]
+    """Answers one request (without its length), now or later."""
+    on_closed: Callable[[ServerConnection, str], None]
+
+
+class ServerConnection:
+    __slots__ = (
+        "_filled",
+        "_is_open",
+        "_is_reading",
+        "_pending",
+        "_private",
+        "_ready",
+        "_shared",
+        "_sock",
+        "active_at",
+        "client_software",
+        "connection_id",
+        "listener_name",
+        "local_address",
+        "outbox",
+        "partial_since",
+        "peer_address",
+        "received_bytes",
+        "seen_bytes",
+    )
+
+    def __init__(self, shared: Shared, sock: socket.socket, connection_id: int, listener_name: str) -> None:
+        self._shared = shared
+        self._sock = sock
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.peer_address: tuple[str, int] = sock.getpeername()[:2]
+        self.local_address: tuple[str, int] = sock.getsockname()[:2]
+        self.client_software = ""
+        self.outbox = Outbox(shared.loop, sock, shared.executor, self._on_drained)
+        self._pending: deque[Pending] = deque()
+        self._ready: list[Bytes] = []
+        self._private: memoryview | None = None
+        self._filled = 0
+        self._is_open = True
+        self._is_reading = False
+        self.active_at = shared.loop.time()
+        self.partial_since = 0.0
+        self.received_bytes = 0
+        self.seen_bytes = 0
+        self._maybe_read()
+
+    def _on_readable(self) -> None:
+        view, filled = (self._shared.buffers.shared, 0) if self._private is None else (self._private, self._filled)
+        try:
+            count = self._sock.recv_into(view[filled:] if filled else view)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(str(error))
+            return
+        if count == 0:
+            self.close("the client closed it")
+            return
+        self.received_bytes += count
+        self._take(view, filled + count)
+
+    def _take(self, view: memoryview, filled: int) -> None:
+        """Serve the whole requests in view[:filled], keep the rest, send what is ready."""
+        try:
+            served = self._serve_all(view, filled)
+            if self._is_open:
+                self._keep(view, filled, served)
+                self._flush()
+        except (CloseConnection, MalformedError) as error:
+            self._flush_before_close()
+            self.close(str(error))
+        except OSError as error:
+            self.close(str(error))
+
+    def _serve_all(self, view: memoryview, filled: int) -> int:
+        """How far requests were served."""
+        position = 0
+        serve = self._shared.serve
+        max_in_flight = self._shared.limits.max_in_flight
+        while filled - position >= 4 and len(self._pending) < max_in_flight and self._is_open:
+            (size,) = _LENGTH.unpack_from(view, position)
+            if not 0 < size <= self._shared.limits.max_request_bytes:
+                raise MalformedError(f"a request declares {size} bytes")
+            stop = position + 4 + size
+            if stop > filled:
+                break
+            reply = serve(self, view[position + 4 : stop])
+            position = stop
+            if reply is not None:
+                self._enqueue(reply)
+        return position
+
+    def _enqueue(self, reply: Reply | Pending) -> None:
+        if isinstance(reply, Pending):
+            if not reply.is_done:
+                reply._connection = self
+                self._pending.append(reply)
+                return
+            reply = reply.reply
+        if self._pending:
+            later = Pending()
+            later.finish(reply)
+            self._pending.append(later)
+        elif isinstance(reply, Spliced):
+            self._flush()
+            self.outbox.send_spliced(reply.data, reply.splices)
+        elif reply is not None:
+            self._ready.append(reply)
+
+    def _keep(self, view: memoryview, filled: int, served: int) -> None:
+        """Move what is left, an unfinished request or requests that have to wait, to a private buffer."""
+        rest = filled - served
+        buffers = self._shared.buffers
+        if not rest:
+            if self._private is not None:
+                buffers.give(self._private)
+                self._private = None
+                self.partial_since = 0.0
+            self._filled = 0
+            self._maybe_read()
+            return
+        wanted = 4 + _LENGTH.unpack_from(view, served)[0] if rest >= 4 else SMALLEST_REQUEST
+        if self._private is None:
+            self._private = buffers.take(rest if rest >= wanted else max(rest, min(wanted, 2 * rest)))
+            self._private[:rest] = view[served:filled]
+            self.partial_since = self._shared.loop.time()
+        elif served:
+            self._private[:rest] = self._private[served:filled]
+            self.partial_since = self._shared.loop.time()
+        if rest == len(self._private):
+            self._private = buffers.grow(self._private, rest, max(wanted, rest + SMALLEST_REQUEST))
+        self._filled = rest
+        self._maybe_read()
+
+    def _maybe_read(self) -> None:
+        """Read while the client takes its answers and not too many of them are pending."""
+        should_read = self._is_open and len(self._pending) < self._shared.limits.max_in_flight and self.outbox.is_empty
+        if should_read and not self._is_reading:
+            self._shared.loop.add_reader(self._sock.fileno(), self._on_readable)
+        elif self._is_reading and not should_read:
+            self._shared.loop.remove_reader(self._sock.fileno())
+        self._is_reading = should_read
+
+    def _flush(self) -> None:
+        ready = self._ready
+        if not ready:
+            return
+        data = ready[0] if len(ready) == 1 else b"".join(ready)
+        ready.clear()
+        self.outbox.send(data)
+        if not self.outbox.is_empty:
+            self._maybe_read()
+
+    def _flush_before_close(self) -> None:
+        try:
+            self._flush()
+        except OSError:
+            pass
+
+    def on_pending_done(self) -> None:
+        """The first pending answer may be there: send all that are, in order, and read on."""
+        pending = self._pending
+        if not self._is_open or not pending or not pending[0].is_done:
+            return
+        try:
+            while pending and pending[0].is_done:
+                reply = pending.popleft().reply
+                if isinstance(reply, Spliced):
+                    self._flush()
+                    self.outbox.send_spliced(reply.data, reply.splices)
+                elif reply is not None:
+                    self._ready.append(reply)
+            self._flush()
+        except OSError as error:
+            self.close(str(error))
+            return
+        self._resume()
+
+    def _on_drained(self) -> None:
+        if self._is_open and not self._is_reading:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Requests that had to wait are served before new bytes are read."""
+        if self._private is not None and self._filled >= 4 and self.outbox.is_empty:
+            self._take(self._private, self._filled)
+        else:
+            self._maybe_read()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    def close(self, reason: str) -> None:
+        """End it; pending answers are told that nobody waits any more."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._is_reading:
+            self._shared.loop.remove_reader(self._sock.fileno())
+            self._is_reading = False
+        self.outbox.close()
+        for pending in self._pending:
+            if not pending.is_done and pending.on_cancel is not None:
+                pending.on_cancel()
+        self._pending.clear()
+        if self._private is not None:
+            self._shared.buffers.give(self._private)
+            self._private = None
+        self._sock.close()
+        self._shared.on_closed(self, reason)
+
+
+SMALLEST_REQUEST = 64
+"""Room to ask for when not even a length has arrived."""
