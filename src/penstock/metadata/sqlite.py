@@ -253,6 +253,8 @@ class _Database:
         is_new = not os.path.exists(path)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
+            if is_new:
+                _create(path)
             self._db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             try:
                 self._prepare()
@@ -362,6 +364,13 @@ class _Database:
 def _checked(prefix: str) -> str:
     assert prefix[0] == prefix[-1] == "/", f"{prefix!r} is not a prefix: it begins and ends with /"
     return prefix
+
+
+def _create(path: str) -> None:
+    """An empty file for its owner only: it will hold credentials. SQLite gives its write-ahead log the same mode."""
+    # Never opened where it exists: closing any descriptor of the file would end this process's locks on it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _sync_dir(directory: str) -> None:
