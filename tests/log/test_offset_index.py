@@ -117,6 +117,18 @@ def test_truncation_forgets_the_entries_at_and_after_the_offset(count, kept):
     assert reopened(index).lookup(BASE + 99999) == (BASE + 77777, 777777)
 
 
+def test_entries_written_after_a_truncation_replace_those_that_searches_remembered():
+    index = filled(3 * TAIL_ENTRIES)
+    for number in range(1, 3 * TAIL_ENTRIES, 100):
+        index.lookup(BASE + number * 10)
+    index.truncate_to(BASE + 100)
+    entries = [(BASE + 100 + number, 5000 + number) for number in range(3 * TAIL_ENTRIES)]
+    for entry in entries:
+        index.append(*entry)
+    index.flush()
+    assert [index.lookup(offset) for offset, _ in entries] == entries
+
+
 def test_reset_leaves_an_empty_index_that_can_be_filled_again():
     index = filled(TAIL_ENTRIES + 3)
     index.reset()

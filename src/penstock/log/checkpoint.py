@@ -14,8 +14,8 @@ Kafka's file has no checksum and one generation. Ours has both, in files beside 
 
 A file counts when its CRC is one of the two and every line can be read. If the newest does not count, the one before
 it is taken, then nothing: the caller scans the log. A wrong checkpoint costs time and never a record. Where there is
-no `.crc`, Kafka wrote the directory, and a file that can be read counts. If Kafka rewrote a file of ours, its CRC is
-not known and the scan takes place: slow once, and safe.
+no `.crc`, Kafka wrote the directory, and a file that can be read counts. A file of ours that Kafka rewrote has a CRC
+that is not known here, so the one before it is taken: an older recovery point, a longer scan.
 
 Write: both new files are synced under temporary names, then three renames (crc, old, new), then one sync of the
 directory. The new `.crc` knows the old file too, so a crash between any two of them leaves a pair that counts.
