@@ -8,15 +8,16 @@ Everything from the world outside (clock, files, network, chance) is passed in.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from penstock.broker.config import BrokerConfig
+from penstock.broker.config_rules import ConfigRules
 from penstock.broker.context import Context
-from penstock.broker.controller.controller import Controller, Registration
+from penstock.broker.controller.controller import Controller
+from penstock.broker.controller.registration import Registration
 from penstock.broker.controller.topics import TopicDefaults
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.maintenance import Maintenance
@@ -75,7 +76,8 @@ class Broker:
         self._stack.append(self._executor.shutdown)
         server = Server(self.world.network, self._executor, self._limits(), self._listener_limits())
         endpoints = self._bind(server)
-        logs = LogManager(self.world.files, self.world.clock, self.config.log_dirs, self.config.log_config({}))
+        directories = [str(directory.absolute()) for directory in self.config.log_dirs]
+        logs = LogManager(self.world.files, self.world.clock, directories)
         self._stack.append(logs.close)
         store = await self._open_store()
         self._stack.append(store.close)
@@ -83,7 +85,7 @@ class Broker:
         controller = self.context.controller
         controller.add_listener(self.context.replicas.on_image)
         self._stack.append(controller.stop)
-        await controller.start(Registration(self.broker_id, endpoints, self.config.get("broker.rack")))
+        await controller.start(Registration(self.broker_id, endpoints, self.config.rack))
         self._run(server)
 
     def _run(self, server: Server) -> None:
@@ -113,22 +115,22 @@ class Broker:
 
     async def _open_store(self) -> Store:
         directory = self.config.log_dirs[0]
-        os.makedirs(directory, exist_ok=True)
-        url: str = self.config.get("penstock.metadata.url")
-        return await open_store(url or f"sqlite:///{os.path.join(os.path.abspath(directory), METADATA_FILE)}")
+        directory.mkdir(parents=True, exist_ok=True)
+        url = self.config.get_str("penstock.metadata.url")
+        return await open_store(url or f"sqlite:///{directory.absolute() / METADATA_FILE}")
 
     def _make_context(self, store: Store, logs: LogManager) -> Context:
         loop = asyncio.get_running_loop()
         purgatory = Purgatory(loop)
-        needs_sync = self.config.get("penstock.durability") == "fsync"
+        needs_sync = self.config.durability == "fsync"
         replicas = ReplicaManager(self.broker_id, self.config, logs, purgatory, self._executor, needs_sync)
         controller = Controller(
             store,
             clock=self.world.clock,
             chance=self.world.chance,
-            rules=self.config,
+            rules=ConfigRules(lambda: replicas.config),
             topic_defaults=lambda: _topic_defaults(replicas.config),
-            is_deletion_enabled=lambda: bool(replicas.config.get("delete.topic.enable")),
+            is_deletion_enabled=lambda: replicas.config.get_bool("delete.topic.enable"),
         )
         return Context(
             loop=loop,
@@ -140,21 +142,21 @@ class Broker:
             replicas=replicas,
             group_commit=GroupCommit(loop, self._executor, needs_sync),
             purgatory=purgatory,
-            sessions=FetchSessions(self.config.get("max.incremental.fetch.session.cache.slots"), self.world.chance),
+            sessions=FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"), self.world.chance),
             metrics=Metrics(),
             broker_id=self.broker_id,
         )
 
     def _limits(self) -> Limits:
-        get = self.config.get
+        get = self.config.get_int
         return Limits(get("socket.request.max.bytes"), get("penstock.max.in.flight.requests.per.connection"))
 
     def _listener_limits(self) -> ListenerLimits:
-        get = self.config.get
+        get = self.config.get_int
         return ListenerLimits(
             max_connections=get("max.connections"),
             max_connections_per_ip=get("max.connections.per.ip"),
-            per_ip_overrides=self.config.max_connections_per_ip_overrides,
+            per_ip_overrides=self.config.max_connections_per_ip,
             idle_s=get("connections.max.idle.ms") / 1000,
             partial_request_s=get("penstock.partial.frame.timeout.ms") / 1000,
             backlog=get("socket.listen.backlog.size"),
@@ -171,7 +173,7 @@ class Broker:
 
 
 def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
-    return TopicDefaults(config.get("num.partitions"), config.get("default.replication.factor"))
+    return TopicDefaults(config.num_partitions, config.default_replication_factor)
 
 
 def _why_not_bound(host: str, port: int, error: OSError) -> str:

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 MAX_RETENTION_PERIOD_S = 5.0
 """Kafka looks every five minutes (log.retention.check.interval.ms); records that should be gone annoy people sooner."""
 
+MAX_FLUSH_PERIOD_S = 1.0
+"""How often flush.ms and flush.messages of topics are looked at."""
+
 DISK_PERIOD_S = 1.0
 SWEEP_PERIOD_S = 5.0
 
@@ -38,21 +41,21 @@ class Maintenance:
 
     def start(self) -> None:
         config = self._replicas.config
-        check_s = config.get("log.retention.check.interval.ms") / 1000
+        check_s = config.get_int("log.retention.check.interval.ms") / 1000
         self._every("retention", min(check_s, MAX_RETENTION_PERIOD_S), self._enforce_retention)
-        self._every("checkpoints", config.get("log.flush.offset.checkpoint.interval.ms") / 1000, self._checkpoint)
-        self._every("producers", config.get("producer.id.expiration.check.interval.ms") / 1000, self._expire_producers)
+        self._every("checkpoints", config.get_int("log.flush.offset.checkpoint.interval.ms") / 1000, self._checkpoint)
+        self._every(
+            "producers", config.get_int("producer.id.expiration.check.interval.ms") / 1000, self._expire_producers
+        )
         self._every("deleted files", SWEEP_PERIOD_S, self._sweep)
         self._every("disk space", DISK_PERIOD_S, self._look_at_disks)
         self._every("flush", self._flush_period_s(), self._flush)
 
     def _flush_period_s(self) -> float:
         config = self._replicas.config
-        if config.get("penstock.durability") == "interval":
-            period_ms: int = config.get("penstock.durability.interval.ms")
-            return period_ms / 1000
-        scheduler_ms: int = config.get("log.flush.scheduler.interval.ms")
-        return min(scheduler_ms / 1000, 1.0)
+        if config.durability == "interval":
+            return config.get_int("penstock.durability.interval.ms") / 1000
+        return min(config.get_int("log.flush.scheduler.interval.ms") / 1000, MAX_FLUSH_PERIOD_S)
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -88,7 +91,7 @@ class Maintenance:
         await loop.run_in_executor(self._executor, self._logs.sweep_deleted, self._clock.now_ms())
 
     async def _flush(self) -> None:
-        if self._replicas.config.get("penstock.durability") == "interval":
+        if self._replicas.config.durability == "interval":
             due: Iterable[Log] = [
                 each.log for each in self._replicas if each.log.recovery_point < each.log.log_end_offset
             ]
@@ -109,7 +112,7 @@ class Maintenance:
         each.on_synced(end_offset)
 
     def _look_at_disks(self) -> None:
-        reserve: int = self._replicas.config.get("penstock.disk.reserve.bytes")
+        reserve = self._replicas.config.get_int("penstock.disk.reserve.bytes")
         for directory in self._logs.directories:
             is_full = _free_bytes(directory) < reserve
             for partition in self._in_directory(directory):

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ipaddress
 import itertools
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
@@ -172,15 +171,3 @@ def _prepare(sock: socket.socket, limits: ListenerLimits) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
     if limits.receive_buffer_bytes > 0:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
-
-
-def is_loopback(hosts: Sequence[str]) -> bool:
-    """Whether none of these addresses can be reached from another machine."""
-    return all(host == "localhost" or _is_loopback_address(host) for host in hosts)
-
-
-def _is_loopback_address(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -68,7 +68,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._uses_ids = call.version >= TOPIC_IDS_SINCE
-        self._max_bytes = min(request.max_bytes, context.config.fetch_max_bytes)
+        self._max_bytes = min(request.max_bytes, context.config.get_int("fetch.max.bytes"))
         self._session: FetchSession | None = None
         self._partitions: Iterable[FetchPartition] = self._enter_session()
         self._results: list[tuple[FetchPartition, Partition | None, PartitionData]] = []

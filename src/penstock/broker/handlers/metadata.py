@@ -10,7 +10,7 @@ from __future__ import annotations
 from penstock.broker.context import Call, Context
 from penstock.broker.controller.topics import NewTopic
 from penstock.broker.endpoints import NO_ADDRESS, advertised
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.metadata.records import NO_LEADER
 from penstock.types import ZERO_TOPIC_ID
@@ -51,7 +51,7 @@ async def handle(context: Context, call: Call, request: MetadataRequest) -> Meta
 
 async def _create_missing(context: Context, call: Call, request: MetadataRequest) -> dict[str, ErrorCode]:
     """Create what may be created; the error of each name that was refused."""
-    if not context.config.get("auto.create.topics.enable"):
+    if not context.config.get_bool("auto.create.topics.enable"):
         return {}
     if call.version >= 4 and not request.allow_auto_topic_creation:
         return {}
@@ -60,11 +60,8 @@ async def _create_missing(context: Context, call: Call, request: MetadataRequest
     if not names:
         return {}
     results = await context.controller.create_topics([NewTopic(name) for name in names])
-    return {
-        result.name: result.error
-        for result in results
-        if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    }
+    errors = {name: result.code for name, result in results.items() if isinstance(result, KafkaError)}
+    return {name: code for name, code in errors.items() if code != ErrorCode.TOPIC_ALREADY_EXISTS}
 
 
 def _requested(

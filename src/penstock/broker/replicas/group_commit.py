@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from penstock.broker.replicas.partition import Partition
-from penstock.env.files import File
+from penstock.log.syncing import Syncable
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class GroupCommit:
     def _on_done(
         self,
         group: _Group,
-        jobs: list[tuple[Partition, list[File], int]],
+        jobs: list[tuple[Partition, list[Syncable], int]],
         sizes: dict[Partition, int],
         failures: dict[Partition, OSError],
     ) -> None:
@@ -75,7 +75,7 @@ class GroupCommit:
             self._start()
 
 
-def _sync_all(jobs: list[tuple[Partition, list[File], int]]) -> dict[Partition, OSError]:
+def _sync_all(jobs: list[tuple[Partition, list[Syncable], int]]) -> dict[Partition, OSError]:
     """In a thread: sync every file; which partitions failed, and how."""
     failures: dict[Partition, OSError] = {}
     for partition, files, _ in jobs:
