@@ -7,7 +7,7 @@ Kafka 4.3's order of checks, which decides the error code (asked of a real one):
   create: too many partitions in the request (all topics refused); the name twice; the name itself; taken by a name that
           differs in '.' and '_' only; exists; settings; replication factor; number of partitions; assignment; brokers.
           As in Kafka, two colliding names in one request are both created.
-  delete: name and id both or neither given; given twice; unknown; deletion switched off.
+  delete: deletion switched off (all topics refused); name and id both or neither given; given twice; unknown.
   grow:   the name twice; unknown; fewer partitions; the same number; assignments.
 
 A new partition's leader is its first replica, all replicas are in sync, and every epoch is 0.
@@ -164,29 +164,28 @@ def plan_create(
 
 def plan_delete(image: Image, refs: Sequence[TopicRef], *, is_enabled: bool = True) -> DeletePlan:
     """What deleting these topics writes. Equal references are answered once, as Kafka does."""
+    if not is_enabled:
+        disabled = KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+        return DeletePlan((), tuple(DeletedTopic(ref.name, ref.topic_id, disabled) for ref in refs))
     counts = Counter(refs)
-    named = {image.topics[ref.name].topic_id for ref in refs if ref.name is not None and ref.name in image.topics}
-    given_ids = {ref.topic_id for ref in refs if ref.name is None}
+    ids = {ref.topic_id for ref in refs if ref.name is None}
+    names = {ref.name for ref in refs}
     ops: list[Op] = []
     results: list[DeletedTopic] = []
     for ref in counts:
         topic = image.topics_by_id.get(ref.topic_id) if ref.name is None else image.topics.get(ref.name)
+        if ref.name is None and topic is not None and topic.name in names:
+            continue  # answered where its name was given
         try:
             _check_ref(ref, counts[ref])
             if topic is None:
                 raise KafkaError(_unknown(ref))
-            if ref.name is None and topic.topic_id in named:
-                continue  # answered where its name was given
-            if ref.name is not None and topic.topic_id in given_ids:
+            if ref.name is not None and topic.topic_id in ids:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic {ref.name!r} is named, and its id is given too.")
-            if not is_enabled:
-                raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+            ops += _delete_ops(image, topic)
+            results.append(DeletedTopic(topic.name, topic.topic_id))
         except KafkaError as error:
-            topic_id = topic.topic_id if topic and ref.name in image.topics else ref.topic_id
-            results.append(DeletedTopic(ref.name, topic_id, error))
-            continue
-        ops += _delete_ops(image, topic)
-        results.append(DeletedTopic(topic.name, topic.topic_id))
+            results.append(DeletedTopic(ref.name, ref.topic_id, error))
     return DeletePlan(tuple(ops), tuple(results))
 
 
