@@ -1,0 +1,73 @@
+"""What Penstock must reach: parts of Kafka's figures in the same run, and a few figures of its own.
+
+A cell's CPU may be at most so large a part of Kafka's. Throughput must be at least Kafka's; where the client is
+the limit, as confluent-kafka and a loader with one request at a time are, within noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Rule(Enum):
+    RATIO_AT_MOST = "ratio <="
+    RATIO_AT_LEAST = "ratio >="
+    VALUE_AT_MOST = "<="
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A limit for one figure of one cell."""
+
+    rule: Rule
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.rule.value} {self.limit:g}"
+
+    def is_met(self, value: float | None, ratio: float | None) -> bool | None:
+        """None when there is nothing to compare, as without Kafka."""
+        judged = value if self.rule is Rule.VALUE_AT_MOST else ratio
+        if judged is None:
+            return None
+        return judged >= self.limit if self.rule is Rule.RATIO_AT_LEAST else judged <= self.limit
+
+
+WITHIN_NOISE = 0.95
+_CLIENT_BOUND = ("client-", "single-")
+_THROUGHPUT = {"requests_per_s", "gb_per_s", "in_messages_per_s", "out_messages_per_s"}
+
+
+def _at_most(limit: float) -> Target:
+    return Target(Rule.RATIO_AT_MOST, limit)
+
+
+def _value(limit: float) -> Target:
+    return Target(Rule.VALUE_AT_MOST, limit)
+
+
+_TARGETS = {
+    ("produce-1KB", "cpu_us_per_request"): _at_most(0.25),
+    ("idempotent-1KB", "cpu_us_per_request"): _at_most(0.25),
+    ("idle-1KB", "cpu_us_per_request"): _at_most(0.25),
+    ("single-1KB", "cpu_us_per_request"): _at_most(0.5),
+    ("produce-16KB", "cpu_s_per_gb"): _at_most(0.4),
+    ("idempotent-16KB", "cpu_s_per_gb"): _at_most(0.4),
+    ("produce-100KB", "cpu_s_per_gb"): _at_most(0.45),
+    ("produce-900KB", "cpu_s_per_gb"): _at_most(0.55),
+    ("partitions-100", "cpu_us_per_partition"): _at_most(0.6),
+    ("fetch", "cpu_s_per_gb"): _at_most(0.65),
+    ("end-to-end", "p99_us"): _at_most(0.3),
+    ("memory", "memory_mb"): _at_most(0.1),
+    ("start", "first_start_s"): _at_most(0.2),
+    ("start", "second_start_s"): _at_most(0.2),
+    ("start", "idle_memory_mb"): _value(60),
+    ("start", "idle_connection_kb"): _value(10),
+}
+
+
+def target_of(cell: str, figure: str) -> Target | None:
+    if figure in _THROUGHPUT:
+        return Target(Rule.RATIO_AT_LEAST, WITHIN_NOISE if cell.startswith(_CLIENT_BOUND) else 1.0)
+    return _TARGETS.get((cell, figure))
