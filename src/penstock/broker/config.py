@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from penstock.broker.settings import BROKER, GROUP, TOPIC
-from penstock.broker.settings.changes import Change, changed, check_broker_config, check_table_config
+from penstock.broker.settings.changes import check_broker_config, check_table_config
 from penstock.broker.settings.checks import host_counts
 from penstock.broker.settings.conflicts import conflicts, first_ms
 from penstock.broker.settings.describe import (
@@ -42,7 +42,7 @@ from penstock.broker.settings.units import Unit, unit_of
 from penstock.errors import ConfigError, ErrorCode, KafkaError
 from penstock.log.config import NO_LIMIT, LogConfig
 
-__all__ = ["BrokerConfig", "Change", "DescribedConfig", "Listener", "Source", "default_data_dir"]
+__all__ = ["BrokerConfig", "DescribedConfig", "Listener", "Source", "default_data_dir"]
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -210,7 +210,7 @@ class BrokerConfig:
             return setting.parse(overrides[name])
         return self.values[setting.synonyms[0]] if setting.synonyms else setting.default
 
-    # Changing at runtime: KafkaError when it cannot be; the result is what to store.
+    # Changing at runtime: KafkaError when it cannot be.
 
     def validate_topic_config(self, name: str, value: str | None) -> Value:
         """The typed value; INVALID_CONFIG when a topic has no such setting or the setting no such value."""
@@ -224,11 +224,6 @@ class BrokerConfig:
         self._check_topic_together(checked)
         return checked
 
-    def alter_topic(self, overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
-        """A topic's own settings after IncrementalAlterConfigs' changes."""
-        after = changed(overrides, changes, TOPIC.get, lambda name: self.topic_value(name, {}))
-        return self.validate_topic_configs(after)
-
     def _check_topic_together(self, overrides: Mapping[str, str]) -> None:
         low, high = (self.topic_value(f"{bound}.compaction.lag.ms", overrides) for bound in ("min", "max"))
         assert isinstance(low, int)
@@ -240,12 +235,11 @@ class BrokerConfig:
             sentence = "remote.storage.enable cannot be true: this broker has no remote storage."
             raise KafkaError(ErrorCode.INVALID_CONFIG, sentence)
 
-    def alter_group(self, overrides: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
-        """A group's own settings after IncrementalAlterConfigs' changes."""
-        after = changed(overrides, changes, GROUP.get, lambda name: self.group_value(name, {}))
-        for name, value in after.items():
+    def validate_group_configs(self, overrides: Mapping[str, str | None]) -> dict[str, str]:
+        """All of a group's own settings, within the broker's bounds."""
+        for name, value in overrides.items():
             self._check_group_bounds(name, check_table_config(GROUP, "group", name, value))
-        return after
+        return {name: value for name, value in overrides.items() if value is not None}
 
     def _check_group_bounds(self, name: str, value: Value) -> None:
         """consumer.session.timeout.ms lies between group.consumer.min. and .max.session.timeout.ms, and so on."""
@@ -258,12 +252,6 @@ class BrokerConfig:
     def validate_dynamic_broker_config(self, name: str, value: str | None, per_broker: bool = True) -> None:
         """INVALID_REQUEST when the setting cannot be changed at runtime, or not to this value."""
         check_broker_config(name, value, per_broker, self.get)
-
-    def alter_broker(self, current: Mapping[str, str], changes: Iterable[Change], per_broker: bool) -> dict[str, str]:
-        """The settings that are set at runtime, for this broker or for all, after IncrementalAlterConfigs' changes."""
-        after = changed(current, changes, broker_setting, lambda name: self.values.get(name))
-        self.validate_broker_configs(after, current, per_broker)
-        return after
 
     def validate_broker_configs(self, after: Mapping[str, str], current: Mapping[str, str], per_broker: bool) -> None:
         """All settings that would be set at runtime; those that stay as they are were checked before."""

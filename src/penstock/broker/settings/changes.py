@@ -1,37 +1,17 @@
-"""Changes of settings at runtime: IncrementalAlterConfigs' four operations, and what Kafka refuses.
+"""What Kafka refuses when settings are changed at runtime.
 
-The result of a change is the new text by name, ready to be stored; nothing is applied here. A resource is changed as a
-whole or not at all. Kafka answers INVALID_CONFIG for a bad value of a topic or group and INVALID_REQUEST for one of a
-broker, and so do we. A broker accepts a name that it does not know, for plugins; a topic or group does not.
+How a change is worked out (set, delete, append, subtract) is the controller's; here the outcome is checked. Kafka
+answers INVALID_CONFIG for a bad value of a topic or group and INVALID_REQUEST for one of a broker, and so do we. A
+broker accepts a name that it does not know, for plugins; a topic or group does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from penstock.broker.settings.layers import base_name, broker_setting
-from penstock.broker.settings.setting import Setting, Type, Update, Value, shown
+from penstock.broker.settings.setting import Setting, Update, Value
 from penstock.errors import ErrorCode, KafkaError
-
-
-class Operation(IntEnum):
-    """IncrementalAlterConfigs' operations."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
-class Change(NamedTuple):
-    """One operation on one setting, as it came over the wire."""
-
-    name: str
-    operation: int
-    value: str | None
-
 
 THREAD_POOLS = frozenset(
     (
@@ -51,53 +31,6 @@ THREAD_POOLS = frozenset(
 
 FIXED_AT_START = frozenset(("listeners", "listener.security.protocol.map"))
 """Kafka can open a listener at runtime; Penstock opens its listeners at the start only."""
-
-
-def changed(
-    current: Mapping[str, str],
-    changes: Iterable[Change],
-    setting_of: Callable[[str], Setting | None],
-    value_of: Callable[[str], Value],
-) -> dict[str, str]:
-    """The text by name after the changes; the values themselves are not checked yet.
-
-    `value_of` gives the value in force, which APPEND and SUBTRACT start from when the resource sets none itself.
-    """
-    result = dict(current)
-    seen: set[str] = set()
-    for name, operation, value in changes:
-        if name in seen:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} is changed twice in one request.")
-        seen.add(name)
-        if operation not in tuple(Operation):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{operation} is no operation on {name}; 0 to 3 are.")
-        if operation == Operation.DELETE:
-            result.pop(name, None)
-        elif value is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} cannot be set to null. Delete it instead.")
-        elif operation == Operation.SET:
-            result[name] = value
-        else:
-            base = result[name] if name in result else shown(value_of(name)) or ""
-            result[name] = _list_changed(name, setting_of(name), Operation(operation), base, value)
-    return result
-
-
-def _list_changed(name: str, setting: Setting | None, operation: Operation, base: str, value: str) -> str:
-    if setting is None or setting.type is not Type.LIST:
-        verb = "appended to" if operation is Operation.APPEND else "subtracted from"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Nothing can be {verb} {name}: it is no list.")
-    members = _members(base)
-    for member in _members(value):
-        if operation is Operation.APPEND and member not in members:
-            members.append(member)
-        elif operation is Operation.SUBTRACT and member in members:
-            members.remove(member)
-    return ",".join(members)
-
-
-def _members(text: str) -> list[str]:
-    return [member.strip() for member in text.split(",")] if text.strip() else []
 
 
 def check_table_config(table: Mapping[str, Setting], kind: str, name: str, value: str | None) -> Value:

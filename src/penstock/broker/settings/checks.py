@@ -90,7 +90,7 @@ class HostCounts:
         try:
             host_counts(value)
         except ValueError:
-            return "must be a list of HOST:COUNT pairs, such as 127.0.0.1:100,10.0.0.7:20"
+            return "must be HOST:COUNT pairs, such as 127.0.0.1:100"
         return None
 
 

@@ -83,7 +83,7 @@ def described_group(
 def chosen(
     rows: Iterable[DescribedConfig], names: Collection[str] | None, include_synonyms: bool, include_docs: bool
 ) -> list[DescribedConfig]:
-    """The rows that were asked for, without what was not; a name that does not exist is left out."""
+    """The rows that were asked for; no names means all, as in Kafka, and a name that does not exist is left out."""
     return [
         DescribedConfig(
             row.name,
@@ -96,7 +96,7 @@ def chosen(
             row.documentation if include_docs else None,
         )
         for row in rows
-        if names is None or row.name in names
+        if not names or row.name in names
     ]
 
 
