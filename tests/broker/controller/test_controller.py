@@ -229,6 +229,26 @@ def test_a_listener_that_fails_fails_the_controller_and_no_call_hangs(run: Run) 
     run(body)
 
 
+def test_a_call_that_waits_when_the_controller_stops_is_told(run: Run) -> None:
+    async def body(controller: Controller, recorder: Recorder, store: SqliteStore) -> None:
+        busy = asyncio.Event()
+
+        async def never(image: Image, delta: Delta) -> None:
+            busy.set()
+            await asyncio.Event().wait()
+
+        controller._listeners.append(never)
+        creating = asyncio.create_task(controller.create_topics([NewTopic("a")]))
+        await busy.wait()
+        await controller.stop()
+        with pytest.raises(StoreError, match="stopped"):
+            await creating
+        with pytest.raises(StoreError, match="stopped"):
+            await controller.create_topics([NewTopic("b")])
+
+    run(body)
+
+
 def test_the_office_and_the_registration_end_with_the_controller(run: Run, tmp_path: Path) -> None:
     async def body(controller: Controller, recorder: Recorder, store: SqliteStore) -> None:
         await controller.stop()

@@ -124,6 +124,8 @@ class Controller:
 
     async def stop(self) -> None:
         """Give up office and registration. The store stays open: whoever opened it closes it."""
+        self._failure = self._failure or StoreError("The controller has stopped.")
+        self._wake()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -141,8 +143,8 @@ class Controller:
             await asyncio.wait([lost, self._reading], return_when=asyncio.FIRST_COMPLETED)
         finally:
             lost.cancel()
-        if self._failure is not None:
-            raise self._failure
+        if self._reading.done():
+            self._reading.result()
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -219,6 +221,7 @@ class Controller:
         """Plan, commit, and wait until everyone here has seen it; plan again when the image was behind."""
         async with self._writing:
             for _ in range(MAX_ATTEMPTS):
+                self._check_working()
                 plan = make_plan()
                 if validate_only or not plan.ops:
                     return plan
@@ -250,9 +253,12 @@ class Controller:
 
     async def _wait_seen(self, expected: Mapping[str, int]) -> None:
         while not self._has(expected):
-            if self._failure is not None:
-                raise StoreError(f"The controller failed: {self._failure}")
+            self._check_working()
             await self._seen.wait()
+
+    def _check_working(self) -> None:
+        if self._failure is not None:
+            raise StoreError(f"The metadata cannot be changed: {self._failure}")
 
     async def _advance(self, watch: Watch) -> None:
         """One step while nobody listens yet."""
@@ -265,10 +271,12 @@ class Controller:
                 image, delta = self._next_image(answer)
                 await self._tell(image, delta)
                 self._publish(image, answer)
+            raise StoreError("The metadata store was closed under the controller.")
         except Exception as error:
             self._failure = error
-            self._wake()
             raise
+        finally:
+            self._wake()
 
     def _next_image(self, answer: Resync | Changes) -> tuple[Image, Delta]:
         return self.image.resync(answer.entries) if isinstance(answer, Resync) else self.image.apply(answer.events)
