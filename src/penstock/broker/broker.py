@@ -17,7 +17,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.config_rules import ConfigRules
 from penstock.broker.context import Context
 from penstock.broker.controller.controller import Controller
-from penstock.broker.controller.registration import Registration
+from penstock.broker.controller.liveness import Registration
 from penstock.broker.controller.topics import TopicDefaults
 from penstock.broker.dispatch import Dispatcher
 from penstock.broker.maintenance import Maintenance
@@ -86,6 +86,7 @@ class Broker:
         controller.add_listener(self.context.replicas.on_image)
         self._stack.append(controller.stop)
         await controller.start(Registration(self.broker_id, endpoints, self.config.rack))
+        logs.broker_epoch = controller.broker_epoch
         self._run(server)
 
     def _run(self, server: Server) -> None:
@@ -123,7 +124,9 @@ class Broker:
         loop = asyncio.get_running_loop()
         purgatory = Purgatory(loop)
         needs_sync = self.config.durability == "fsync"
-        replicas = ReplicaManager(self.broker_id, self.config, logs, purgatory, self._executor, needs_sync)
+        replicas = ReplicaManager(
+            self.broker_id, self.config, logs, purgatory, self._executor, self.world.chance, needs_sync
+        )
         controller = Controller(
             store,
             clock=self.world.clock,

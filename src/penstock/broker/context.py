@@ -69,7 +69,7 @@ class Later:
 
     __slots__ = ("_encode", "_pending", "is_cancelled", "on_cancel")
 
-    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
         self.on_cancel = on_cancel
         self.is_cancelled = False
         self._encode: Callable[[Struct], Reply] | None = None

@@ -38,7 +38,7 @@ class Pending:
 
     __slots__ = ("_connection", "is_done", "on_cancel", "reply")
 
-    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+    def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
         self.is_done = False
         self.reply: Reply = None
         self.on_cancel = on_cancel

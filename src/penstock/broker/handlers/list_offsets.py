@@ -66,7 +66,8 @@ def _find(request: ListOffsetsRequest, timestamp: int, partition: Partition) -> 
     if timestamp == LATEST:
         return -1, end_offset, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.log_start_offset, log.epoch_for_offset(log.log_start_offset)
+        epoch = log.epochs.epoch_for_offset(log.log_start_offset)
+        return -1, log.log_start_offset, -1 if epoch is None else epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return unknown
     if timestamp != MAX_TIMESTAMP and timestamp < 0:

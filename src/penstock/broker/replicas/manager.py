@@ -7,6 +7,7 @@ directory whose topic the image does not know is left alone and reported, never 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 
@@ -29,9 +30,11 @@ class ReplicaManager:
         logs: LogManager,
         purgatory: Purgatory,
         executor: Executor,
+        chance: random.Random,
         needs_sync: bool,
     ) -> None:
         self._broker_id = broker_id
+        self._chance = chance
         self._static_config = static_config
         self._purgatory = purgatory
         self._executor = executor
@@ -53,7 +56,7 @@ class ReplicaManager:
         if not self._is_open:
             self._is_open = True
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor, self.logs.open, self._known_logs(image))
+            await loop.run_in_executor(self._executor, self._open_logs, image)
         for topic in delta.topics_deleted:
             self._delete(topic)
         await self._create(image, delta)
@@ -62,6 +65,12 @@ class ReplicaManager:
             if partition is not None:
                 partition.apply(state)
         self._apply_topic_configs(image, delta)
+
+    def _open_logs(self, image: Image) -> None:
+        """In a thread: recover what is there, and see that the directories are this broker's."""
+        self.logs.open(self._known_logs(image))
+        new_ids = [self._chance.randbytes(16) for _ in self.logs.directories]
+        self.logs.check_identity(image.cluster_id, self._broker_id, new_ids)
 
     async def _create(self, image: Image, delta: Delta) -> None:
         new = [(topic, state) for topic in delta.topics_created for state in topic.partitions]
