@@ -62,7 +62,7 @@ def append_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def read_tags(buf: Bytes, pos: int, count: int, budget: int, what: str) -> tuple[dict[int, bytes], int, int]:
+def read_tags(buf: Bytes, pos: int, count: int, budget: int, what: str) -> tuple[dict[int, bytes] | None, int, int]:
     """A tag section of which no tag is known; the first byte of its count is taken. (tags, position, budget left)."""
     if count > 127:
         count, pos = read_uvarint_tail(buf, pos, count)
@@ -79,7 +79,7 @@ def read_tags(buf: Bytes, pos: int, count: int, budget: int, what: str) -> tuple
             raise_short(what)
         tags[tag] = bytes(buf[pos:stop])
         pos = stop
-    return tags, pos, budget - count
+    return tags or None, pos, budget - count
 
 
 def append_tags(out: bytearray, tags: Mapping[int, Bytes]) -> None:
