@@ -176,6 +176,30 @@ def test_a_watch_begins_with_everything_and_misses_nothing_in_order(tmp_path: Pa
     with_store(tmp_path, body)
 
 
+def test_nothing_is_missed_between_the_resync_and_the_first_changes(tmp_path: Path) -> None:
+    async def body(store: SqliteStore) -> None:
+        for _ in range(20):
+            watch = store.watch("/x/")
+            before = [asyncio.ensure_future(put(store, f"/x/{number}", b"")) for number in range(10)]
+            await asyncio.sleep(0)
+            first = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(0)
+            after = [asyncio.ensure_future(put(store, f"/x/{number}", b"")) for number in range(10)]
+            await asyncio.gather(*before)
+            versions = {f"/x/{number}": version for number, version in enumerate(await asyncio.gather(*after))}
+            resync = await first
+            assert isinstance(resync, Resync)
+            seen = {entry.key: entry.version for entry in resync.entries}
+            async with asyncio.timeout(10):
+                while seen != versions:
+                    changes = await anext(watch)
+                    assert isinstance(changes, Changes)
+                    seen.update({event.key: event.version for event in changes.events if isinstance(event, PutEvent)})
+            watch.close()
+
+    with_store(tmp_path, body)
+
+
 def test_the_changes_of_one_transaction_come_together(tmp_path: Path) -> None:
     async def body(store: SqliteStore) -> None:
         watch = store.watch("/")

@@ -49,6 +49,10 @@ NO_LEADER = -1
 
 _VERSION = 1
 
+# Made once: a start reads and writes a record for each partition, and json.dumps makes an encoder for each call.
+_from_json = json.JSONDecoder().decode
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
 Json = dict[str, Any]
 R = TypeVar("R")
 
@@ -249,7 +253,7 @@ def decode_counter(key: str, value: bytes) -> CounterRecord:
 def _decode(key: str, value: bytes, build: Callable[[Json], R]) -> R:
     """Parse, take the record's own fields, and leave the rest to be its `extra`."""
     try:
-        fields = json.loads(value)
+        fields = _from_json(value.decode())
         if not isinstance(fields, dict):
             raise ValueError("it is not a JSON object")
         if fields.pop("version") > _VERSION:
@@ -262,7 +266,7 @@ def _decode(key: str, value: bytes, build: Callable[[Json], R]) -> R:
 
 
 def _dump(fields: Json, extra: Json) -> bytes:
-    return json.dumps({"version": _VERSION, **fields, **extra}, separators=(",", ":")).encode()
+    return _to_json({"version": _VERSION, **fields, **extra}).encode()
 
 
 def _endpoint(fields: Json) -> Endpoint:

@@ -192,12 +192,20 @@ def test_a_change_by_others_is_seen_and_planned_with(run: Run) -> None:
     """The transaction is refused, the image catches up, and the second plan tells the truth."""
 
     async def body(controller: Controller, recorder: Recorder, store: SqliteStore) -> None:
+        gate = asyncio.Event()
+
+        async def slow(image: Image, delta: Delta) -> None:
+            await gate.wait()
+
+        controller._listeners.append(slow)
         foreign = TopicRecord("a", TopicId(b"f" * 16), {0: (1,)}, 0)
-        writing = asyncio.ensure_future(store.txn([Put(records.topic_key("a"), foreign.encode())]))
-        await asyncio.sleep(0)
-        results = await controller.create_topics([NewTopic("a")])
-        await writing
-        assert codes(results) == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
+        await store.txn([Put(records.topic_key("a"), foreign.encode())])
+        creating = asyncio.create_task(controller.create_topics([NewTopic("a")]))
+        for _ in range(100):  # time for many attempts, were it not to wait
+            await store.get("/")
+        assert not creating.done()
+        gate.set()
+        assert codes(await creating) == {"a": ErrorCode.TOPIC_ALREADY_EXISTS}
         assert controller.image.topics["a"].topic_id == foreign.topic_id
 
     run(body)

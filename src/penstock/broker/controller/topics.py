@@ -236,7 +236,7 @@ def _check_name_is_free(image: Image, name: str, taken: Mapping[str, str]) -> No
     if name == CLUSTER_METADATA_TOPIC:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"The topic {name} is reserved and cannot be created.")
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} exists already.")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.")
     other = taken.get(_collision_key(name))
     if other is not None:
         raise KafkaError(
