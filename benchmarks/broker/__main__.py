@@ -26,6 +26,8 @@ from .systems import System
 
 QUICK_SCALE = 0.25
 WARM_UP_ROUNDS = 2
+WARM_UP_SCALE = 0.5
+COLD_CELLS = ("start", "memory")
 
 
 def main() -> int:
@@ -57,31 +59,47 @@ def _run(options: argparse.Namespace, cells: list[Cell], directory: Path, consol
     rounds = options.rounds or (1 if options.quick else 3)
     shown = {name: str(value) for name, value in vars(options).items() if value is not None}
     results = Results({**shown, "rounds": rounds, "scale": scale})
+    systems = _systems(options, directory)
     with ExitStack() as stack:
-        systems = [stack.enter_context(system) for system in _systems(options, directory)]
-        if any(cell.name not in ("start", "memory") for cell in cells):
-            for _ in range(WARM_UP_ROUNDS):
-                for system in systems:
-                    console.log(f"warm up {system.name}", style="dim")
-                    warm_up(system, scale)
+        for system in systems:
+            system.start()
+            stack.callback(_stop, system, results)
+        if any(cell.name not in COLD_CELLS for cell in cells):
+            _warm_up(systems, max(scale, WARM_UP_SCALE), console)
         for cell in cells:
             _run_cell(cell, systems, rounds, scale, results, console)
     return results
 
 
+def _warm_up(systems: list[System], scale: float, console: Console) -> None:
+    for _ in range(WARM_UP_ROUNDS):
+        for system in systems:
+            console.log(f"warm up {system.name}", style="dim")
+            warm_up(system, scale)
+
+
 def _run_cell(cell: Cell, systems: list[System], rounds: int, scale: float, results: Results, console: Console) -> None:
     for number in range(rounds):
         for system in systems if number % 2 == 0 else reversed(systems):
+            began = time.monotonic()
             try:
-                began = time.monotonic()
                 results.add(cell, system.name, cell.run(system, scale))
-                console.log(
-                    f"{cell.name} round {number + 1} {system.name}: {time.monotonic() - began:.1f} s", style="dim"
-                )
-            except (OSError, RuntimeError, TimeoutError) as error:
+            except Exception as error:
+                # A broker under development can fail in any way; the other cells are worth having all the same.
                 results.failures[f"{cell.name} on {system.name}"] = f"{type(error).__name__}: {error}"
-                console.log(f"{cell.name} on {system.name}: {error}", style="red")
+                console.log(f"{cell.name} on {system.name}: {error}\n{system.last_words()}", style="red", markup=False)
+            else:
+                taken = f"{time.monotonic() - began:.1f} s"
+                console.log(f"{cell.name} round {number + 1} {system.name}: {taken}", style="dim")
     show(results, console, [cell.name])
+
+
+def _stop(system: System, results: Results) -> None:
+    try:
+        system.node.stop()
+    except Exception as error:
+        # The figures are there already: a bad end is reported beside them.
+        results.failures[f"the stop of {system.name}"] = f"{type(error).__name__}: {error}"
 
 
 def _systems(options: argparse.Namespace, directory: Path) -> list[System]:

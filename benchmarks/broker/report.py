@@ -129,7 +129,7 @@ def show_summary(results: Results, console: Console) -> None:
             f"  missed: {row.cell}, {UNITS[row.figure]}: {_number(row.ratio or row.penstock)}, target {row.target}"
         )
     for cell, reason in results.failures.items():
-        console.print(f"  failed: {cell}: {reason}", style="red")
+        console.print(f"  failed: {cell}: {reason}", style="red", markup=False)
 
 
 def _verdict(is_met: bool | None) -> str:

@@ -1,9 +1,10 @@
 """The two systems that are compared, each with one broker that runs for the whole benchmark.
 
-    with System.penstock(directory) as system:
-        with system.measure() as usage:
-            load(system.port)
-        usage.wall_s, usage.cpu_s
+    system = System.kafka(directory)
+    system.start()
+    with system.measure() as usage:
+        load(system.port)
+    usage.wall_s, usage.cpu_s
 
 Kafka runs as it ships, one KRaft node with a heap of 1 GB; Penstock as `penstock serve` with its defaults. One setting
 differs from the defaults, on both: files of deleted topics go after a second, so that the disk does not fill up.
@@ -18,8 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from brokers import PenstockProcess
 from oracle import KafkaNode
@@ -28,6 +28,7 @@ from .process import cpu_seconds
 
 SETTINGS = {"log.segment.delete.delay.ms": "1000"}
 HEAP = "1G"
+LAST_LINES = 10
 SAMPLER = Path(__file__).with_name("sampler.py")
 
 
@@ -36,6 +37,7 @@ class Node(Protocol):
 
     port: int
     bootstrap: str
+    stderr_path: Path
 
     @property
     def pid(self) -> int: ...
@@ -72,18 +74,13 @@ class System:
     def penstock(cls, directory: Path, python: str, profile: Path | None = None) -> System:
         return cls("penstock", directory, lambda path: _Penstock(path, python, profile), profile is not None)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.node.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.node.stop()
-        else:
-            self.node.kill()
+    def last_words(self) -> str:
+        """The end of what the broker wrote on standard error."""
+        return "\n".join(self.node.stderr_path.read_text(errors="replace").splitlines()[-LAST_LINES:])
 
     @property
     def port(self) -> int:
