@@ -161,7 +161,7 @@ async def open_store(url: str) -> Store:
 
         if len(rest) < 2 or not rest.startswith("/"):
             raise ConfigError(f"{url!r} names no file. Write sqlite:///absolute/path/meta.db.")
-        return await SqliteStore.open(rest)
+        return await SqliteStore.open("/" + rest.lstrip("/"))
     if scheme == "zk":
         raise ConfigError(f"{url!r}: the ZooKeeper store is not there yet. Use sqlite:///dir/meta.db for one node.")
     raise ConfigError(f"{url!r} is not a metadata store. Write sqlite:///dir/meta.db.")
