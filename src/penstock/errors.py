@@ -7,6 +7,7 @@ Subclasses exist only for errors that our own code catches by type.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Self
 
@@ -179,6 +180,14 @@ class MalformedError(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class InvalidRecordsError(KafkaError):
+    """A batch refused because of some of its records; `records` says which, by their place in the batch, and why."""
+
+    def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.records = records
 
 
 class StorageError(KafkaError):

@@ -37,6 +37,7 @@ class Route(NamedTuple):
     decode: Callable[[Any, int, int], tuple[Any, int]]
     encode: Callable[[Any, bytearray, list[tuple[int, Any]]], None]
     handle: Callable[[Context, Call, Any], Any]
+    refuse: Callable[[Call, Any, KafkaError], Struct] | None
     is_async: bool
     is_flexible: bool
     response_has_tags: bool
@@ -71,7 +72,7 @@ class Dispatcher:
         try:
             response = route.handle(context, call, request)
         except KafkaError as error:
-            response = _refusal(route, error)
+            response = _refusal(route, call, request, error)
         except (CloseConnection, OSError):
             raise
         except Exception as error:
@@ -97,6 +98,7 @@ class Dispatcher:
             request.decode,
             codec(api.response, version).encode,
             handle,
+            handlers.load_refusal(key),
             inspect.iscoroutinefunction(handle),
             request.is_flexible,
             request.is_flexible and key != API_VERSIONS_KEY,
@@ -112,7 +114,7 @@ class Dispatcher:
             return None, position
 
         encode = codec(api.response, 0).encode
-        return Route(api, decode, encode, handle, False, False, False)
+        return Route(api, decode, encode, handle, None, False, False, False)
 
     def _serve_async(self, route: Route, call: Call, request: Struct) -> Pending:
         pending = Pending()
@@ -125,7 +127,7 @@ class Dispatcher:
         try:
             response = await route.handle(self._context, call, request)
         except KafkaError as error:
-            response = _refusal(route, error)
+            response = _refusal(route, call, request, error)
         except Exception as error:
             call.connection.close(str(self._unexpected(route, error)))
             return
@@ -159,8 +161,10 @@ def _encode(route: Route, correlation_id: int, response: Struct) -> Reply:
     return Spliced(out, splices)
 
 
-def _refusal(route: Route, error: KafkaError) -> Struct:
-    """The error as the whole response, where the API has a place for it."""
+def _refusal(route: Route, call: Call, request: Struct, error: KafkaError) -> Struct:
+    """The error as the whole response: as the handler's module says, or in the response's own error code."""
+    if route.refuse is not None:
+        return route.refuse(call, request, error)
     fields = {field.name for field in layout_of(route.api.response).fields}
     if "error_code" not in fields:
         raise CloseConnection(f"{route.api.name}: {error.message}") from error

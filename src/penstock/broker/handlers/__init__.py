@@ -14,5 +14,14 @@ MODULES = dict(apis.MODULES)
 
 def load(key: int) -> Callable[..., Any]:
     """The handler of an API."""
-    handle: Callable[..., Any] = importlib.import_module(f"{__name__}.{MODULES[key]}").handle
+    handle: Callable[..., Any] = _module(key).handle
     return handle
+
+
+def load_refusal(key: int) -> Callable[..., Any] | None:
+    """How the API refuses a whole request, where its response has no error code of its own."""
+    return getattr(_module(key), "refuse", None)
+
+
+def _module(key: int) -> Any:
+    return importlib.import_module(f"{__name__}.{MODULES[key]}")

@@ -1,8 +1,8 @@
 """ApiVersions, versions 0 to 4, and any other: what this broker serves.
 
-A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and the whole list, so that the client
-can choose again (KIP-511). Produce is advertised from version 0 although 3 is the lowest served: librdkafka before
-2.11.1 compresses only then (KAFKA-18659).
+A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
+itself, so that the client can ask again (KIP-511). Produce is advertised from version 0 although 3 is the lowest
+served: librdkafka before 2.11.1 compresses only then (KAFKA-18659).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from penstock.broker.context import Call, Context
 from penstock.errors import ErrorCode
 from penstock.wire import api as apis
 from penstock.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.header import API_VERSIONS_KEY
 
 PRODUCE_KEY = 0
 SOFTWARE_SINCE = 3
@@ -21,14 +22,13 @@ _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(_context: Context, call: Call, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    error = ErrorCode.NONE
     if request is None:
-        error = ErrorCode.UNSUPPORTED_VERSION
-    elif call.version >= SOFTWARE_SINCE:
+        return ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [_advertised(API_VERSIONS_KEY)])
+    if call.version >= SOFTWARE_SINCE:
         if not (_is_word(request.client_software_name) and _is_word(request.client_software_version)):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.connection.client_software = f"{request.client_software_name} {request.client_software_version}"
-    return ApiVersionsResponse(error_code=error, api_keys=[_advertised(key) for key in sorted(handlers.MODULES)])
+    return ApiVersionsResponse(0, [_advertised(key) for key in sorted(handlers.MODULES)])
 
 
 def _advertised(key: int) -> ApiVersion:

@@ -41,6 +41,7 @@ def _result(context: Context, name: str, result: CreatedTopic | KafkaError) -> C
     return CreatableTopicResult(
         name=name,
         topic_id=result.topic_id,
+        error_message=None,
         num_partitions=result.num_partitions,
         replication_factor=result.replication_factor,
         configs=[

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.broker.context import Call, Context
-from penstock.broker.controller.topics import check_topic_name
-from penstock.broker.handlers.metadata import TOPIC_OPERATIONS
+from penstock.broker.handlers.metadata import TOPIC_OPERATIONS, why_unknown
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.metadata.records import NO_LEADER
@@ -35,7 +34,7 @@ def handle(context: Context, _call: Call, request: DescribeTopicPartitionsReques
             break
         topic = context.image.topics.get(name)
         if topic is None:
-            response.topics.append(DescribeTopicPartitionsResponseTopic(_why_unknown(name), name))
+            response.topics.append(DescribeTopicPartitionsResponseTopic(why_unknown(name), name))
             continue
         page = topic.partitions[start : start + limit]
         response.topics.append(_topic(context.image, topic, page))
@@ -47,24 +46,22 @@ def handle(context: Context, _call: Call, request: DescribeTopicPartitionsReques
     return response
 
 
+def refuse(_call: Call, request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    """The request made no sense: each topic says so."""
+    refused = [DescribeTopicPartitionsResponseTopic(error.code, topic.name) for topic in request.topics]
+    return DescribeTopicPartitionsResponse(topics=refused)
+
+
 def _names(image: Image, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
     """The topics from the cursor on, and the partition to begin with in the first."""
     wanted = {topic.name for topic in request.topics} or set(image.topics)
     cursor = request.cursor
     if cursor is None:
         return sorted(wanted), 0
-    if cursor.partition_index < 0:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor's partition index is negative")
+    if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in wanted):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the cursor points to nothing that is asked for")
     names = sorted(name for name in wanted if name >= cursor.topic_name)
     return names, cursor.partition_index if names and names[0] == cursor.topic_name else 0
-
-
-def _why_unknown(name: str) -> ErrorCode:
-    try:
-        check_topic_name(name)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic(image: Image, topic: TopicImage, page: Sequence[PartitionImage]) -> DescribeTopicPartitionsResponseTopic:

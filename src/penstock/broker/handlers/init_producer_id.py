@@ -15,5 +15,7 @@ async def handle(context: Context, _call: Call, request: InitProducerIdRequest) 
     if request.transactional_id is not None:
         code = ErrorCode.INVALID_REQUEST if not request.transactional_id else ErrorCode.INVALID_TXN_STATE
         raise KafkaError(code, "this broker does not serve transactions yet")
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "producer id and epoch are given together or not at all")
     producer_id = await context.controller.next_producer_id()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

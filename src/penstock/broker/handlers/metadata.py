@@ -8,7 +8,7 @@ behind the client's back; here the answer comes when the topic can be used.
 from __future__ import annotations
 
 from penstock.broker.context import Call, Context
-from penstock.broker.controller.topics import NewTopic
+from penstock.broker.controller.topics import NewTopic, check_topic_name
 from penstock.broker.endpoints import NO_ADDRESS, advertised
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image, PartitionImage, TopicImage
@@ -23,6 +23,7 @@ from penstock.wire.api.metadata import (
     MetadataResponseTopic,
 )
 
+IDS_SINCE = 12
 NOT_REQUESTED = -(2**31)
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 """read, write, create, delete, alter, describe, describe configs, alter configs: all, while there is no authorizer."""
@@ -31,14 +32,13 @@ CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12
 
 async def handle(context: Context, call: Call, request: MetadataRequest) -> MetadataResponse:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
-    failed: dict[str, ErrorCode] = {}
-    if not wants_all:
-        failed = await _create_missing(context, call, request)
+    wanted = _wanted(call, request)
+    failed = {} if wants_all else await _create_missing(context, call, request, wanted)
     image = context.image
     if wants_all:
         topics = [_topic(image, topic, request) for topic in image.topics.values()]
     else:
-        topics = [_requested(image, wanted, request, failed, call.version) for wanted in request.topics or ()]
+        topics = [_requested(image, each, request, failed) for each in wanted]
     includes_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=_brokers(image, call),
@@ -49,14 +49,30 @@ async def handle(context: Context, call: Call, request: MetadataRequest) -> Meta
     )
 
 
-async def _create_missing(context: Context, call: Call, request: MetadataRequest) -> dict[str, ErrorCode]:
+def _wanted(call: Call, request: MetadataRequest) -> list[MetadataRequestTopic]:
+    """The topics that are asked for, each once; by id only since version 12."""
+    topics = request.topics or []
+    if call.version < IDS_SINCE and any(each.name is None or each.topic_id != ZERO_TOPIC_ID for each in topics):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
+    return list({(each.name, each.topic_id): each for each in topics}.values())
+
+
+def refuse(_call: Call, request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    """The request made no sense: each topic says so."""
+    refused = [MetadataResponseTopic(error.code, each.name or "", each.topic_id) for each in request.topics or ()]
+    return MetadataResponse(topics=refused)
+
+
+async def _create_missing(
+    context: Context, call: Call, request: MetadataRequest, wanted: list[MetadataRequestTopic]
+) -> dict[str, ErrorCode]:
     """Create what may be created; the error of each name that was refused."""
     if not context.config.get_bool("auto.create.topics.enable"):
         return {}
     if call.version >= 4 and not request.allow_auto_topic_creation:
         return {}
     known = context.image.topics
-    names = dict.fromkeys(topic.name for topic in request.topics or () if topic.name and topic.name not in known)
+    names = [each.name for each in wanted if each.name and each.name not in known]
     if not names:
         return {}
     results = await context.controller.create_topics([NewTopic(name) for name in names])
@@ -65,22 +81,26 @@ async def _create_missing(context: Context, call: Call, request: MetadataRequest
 
 
 def _requested(
-    image: Image,
-    wanted: MetadataRequestTopic,
-    request: MetadataRequest,
-    failed: dict[str, ErrorCode],
-    version: int,
+    image: Image, wanted: MetadataRequestTopic, request: MetadataRequest, failed: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
-    if wanted.name is None or (version >= 12 and wanted.topic_id != ZERO_TOPIC_ID):
+    if wanted.name is None or wanted.topic_id != ZERO_TOPIC_ID:
         by_id = image.topics_by_id.get(wanted.topic_id)
         if by_id is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, wanted.topic_id)
         return _topic(image, by_id, request)
     topic = image.topics.get(wanted.name)
     if topic is None:
-        error = failed.get(wanted.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return MetadataResponseTopic(error, wanted.name)
+        return MetadataResponseTopic(failed.get(wanted.name) or why_unknown(wanted.name), wanted.name)
     return _topic(image, topic, request)
+
+
+def why_unknown(name: str) -> ErrorCode:
+    """A topic that is not there, or a name that none can have."""
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _topic(image: Image, topic: TopicImage, request: MetadataRequest) -> MetadataResponseTopic:

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from penstock.broker.context import Call, Context, Later
 from penstock.broker.replicas.partition import Partition
-from penstock.errors import ErrorCode, KafkaError
+from penstock.errors import ErrorCode, InvalidRecordsError, KafkaError
 from penstock.net.server_connection import CloseConnection
 from penstock.wire.api.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from penstock.wire.records import ATTRIBUTES_AT, HEADER_SIZE, Codec
 
 TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
 
 
 def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResponse | Later | None:
@@ -28,6 +31,7 @@ def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResp
     appended: list[Partition] = []
     has_error = False
     by_id = call.version >= TOPIC_IDS_SINCE
+    is_unusual = acks not in (-1, 0, 1) or request.transactional_id is not None or call.version < ZSTD_SINCE
     for topic in request.topic_data:
         answers = []
         replicas = context.replicas
@@ -39,8 +43,8 @@ def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResp
                     raise _unknown(by_id, partitions is None)
                 if data.records is None:
                     raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch")
-                if acks not in (-1, 0, 1) or request.transactional_id is not None:
-                    raise _refused(request)
+                if is_unusual:
+                    _check_unusual(call, request, data.records)
                 result = partition.append(data.records, acks)
                 appended.append(partition)
                 answers.append(
@@ -66,15 +70,24 @@ def _unknown(by_id: bool, is_topic: bool) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if by_id and is_topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _refused(request: ProduceRequest) -> KafkaError:
+def _check_unusual(call: Call, request: ProduceRequest, records: memoryview) -> None:
     if request.transactional_id is not None:
-        return KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
-    return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
+    if request.acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if call.version < ZSTD_SINCE and len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & 7 == Codec.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is allowed from version 7 on")
 
 
 def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    records = error.records if isinstance(error, InvalidRecordsError) else ()
     return PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, log_start_offset=-1, error_message=error.message
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=-1,
+        record_errors=[BatchIndexAndErrorMessage(place, why) for place, why in records],
+        error_message=error.message,
     )
 
 
