@@ -155,7 +155,7 @@ def test_an_unknown_variable_is_a_warning_and_others_variables_are_nothing(tmp_p
     environ = {
         "PENSTOCK_NUM_PARTITION": "5",
         "PENSTOCK_SERVICE_HOST": "10.0.0.1",
-        "PENSTOCK_CONFIG": "x",
+        "PENSTOCK_BOOTSTRAP": "x",
         "PATH": "/bin",
     }
     first, second = load(tmp_path, "", environ).warnings

@@ -17,8 +17,12 @@ from penstock.broker.settings import BROKER
 
 PREFIX = "PENSTOCK_"
 
-CONTROL_VARIABLES = frozenset(("PENSTOCK_CONFIG",))
-"""Variables that are no settings: the command line reads them itself. PENSTOCK_CONFIG is the default of --config."""
+CONTROL_VARIABLES = {
+    "PENSTOCK_BOOTSTRAP": "which broker the commands talk to",
+    "PENSTOCK_CACHE": "where the tests keep what they fetch",
+    "PENSTOCK_TEST_SESSION": "the test run that a process belongs to",
+}
+"""Variables that are no settings: other parts of Penstock read them."""
 
 
 def variable_of(name: str) -> str:
