@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.types import Bytes
 from penstock.wire.decoder import Decoder
@@ -20,34 +20,43 @@ RESPONSE_OBJECT_BUDGET = 10_000_000
 """The same for a response: the broker that sent it is trusted more, but not without end."""
 
 
-class Codec(NamedTuple):
-    """One version of one message."""
+class Codec:
+    """One version of one message. Encoder and decoder are compiled when first asked for: a side needs one of them."""
+
+    __slots__ = ("_cls", "_version", "decode", "encode", "is_flexible")
 
     encode: Callable[[Any, bytearray, list[tuple[int, Any]]], None]
     """(message, out, splices): appends to `out`; a `records` field that is not bytes is noted in `splices` as
     (position in `out`, value) and only its length is written."""
     decode: Callable[[Bytes, int, int], tuple[Any, int]]
     """(buffer that ends where the message does, position, object budget) -> (message, position after it)."""
-    is_flexible: bool
+
+    def __init__(self, cls: type[Struct], version: int) -> None:
+        layout = layout_of(cls)
+        if version not in layout.versions:
+            raise ValueError(f"{cls.__name__} has no version {version}")
+        self._cls = cls
+        self._version = version
+        self.is_flexible = version in layout.flexible
+
+    def __getattr__(self, name: str) -> Any:
+        """Called only while the slot is empty."""
+        if name == "encode":
+            self.encode = Encoder(self._cls, self._version, self.is_flexible).build()
+        elif name == "decode":
+            self.decode = Decoder(self._cls, self._version, self.is_flexible).build()
+        return object.__getattribute__(self, name)
 
 
 _codecs: dict[tuple[type[Struct], int], Codec] = {}
 
 
 def codec(cls: type[Struct], version: int) -> Codec:
-    """The codec of a message's version, compiled at first use."""
+    """The codec of a message's version; always the same one."""
     known = _codecs.get((cls, version))
     if known is None:
-        known = _codecs[cls, version] = _compile(cls, version)
+        known = _codecs[cls, version] = Codec(cls, version)
     return known
-
-
-def _compile(cls: type[Struct], version: int) -> Codec:
-    layout = layout_of(cls)
-    if version not in layout.versions:
-        raise ValueError(f"{cls.__name__} has no version {version}")
-    is_flexible = version in layout.flexible
-    return Codec(Encoder(cls, version, is_flexible).build(), Decoder(cls, version, is_flexible).build(), is_flexible)
 
 
 def encode(message: Struct, version: int) -> bytearray:

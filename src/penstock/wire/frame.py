@@ -42,11 +42,11 @@ def read_size(buf: Bytes, pos: int, max_bytes: int) -> int:
 
 def encode_response(api: Api, version: int, correlation_id: int, message: Struct) -> tuple[bytearray, Splices]:
     """A whole response frame, and the slices of files that belong into it."""
-    encode, _, is_flexible = codec(api.response, version)
+    compiled = codec(api.response, version)
     out = bytearray(SIZE_BYTES)
-    append_response_header(out, correlation_id, response_has_tags(api.key, is_flexible))
+    append_response_header(out, correlation_id, response_has_tags(api.key, compiled.is_flexible))
     splices: Splices = []
-    encode(message, out, splices)
+    compiled.encode(message, out, splices)
     size = len(out) - SIZE_BYTES
     for _, piece in splices:
         size += piece.size
@@ -56,11 +56,11 @@ def encode_response(api: Api, version: int, correlation_id: int, message: Struct
 
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, message: Struct) -> bytearray:
     """A whole request frame; its records are bytes, never slices of files."""
-    encode, _, is_flexible = codec(api.request, version)
+    compiled = codec(api.request, version)
     out = bytearray(SIZE_BYTES)
-    append_request_header(out, api.key, version, correlation_id, client_id, is_flexible)
+    append_request_header(out, api.key, version, correlation_id, client_id, compiled.is_flexible)
     splices: Splices = []
-    encode(message, out, splices)
+    compiled.encode(message, out, splices)
     assert not splices, "the records of a request are bytes"
     _SIZE.pack_into(out, 0, len(out) - SIZE_BYTES)
     return out

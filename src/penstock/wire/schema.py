@@ -88,8 +88,8 @@ class Struct:
 
     unknown_tags: dict[int, bytes] | None
 
-    def __init__(self, **fields: Any) -> None:
-        """Replaced by `struct` with one that takes the fields by name."""
+    def __init__(self, *values: Any, **fields: Any) -> None:
+        """Replaced by `struct` with one that takes the fields by name or in their order."""
         raise TypeError(f"{type(self).__name__} is not declared with @struct or @message")
 
 
@@ -151,13 +151,24 @@ def _declare(cls: S, versions_: Versions, flexible: Versions) -> S:
     names = [field.name for field in fields]
     body = {key: value for key, value in vars(cls).items() if key not in (*names, "__dict__", "__weakref__")}
     body["__slots__"] = (*names, "unknown_tags")
-    body["__init__"] = _make_init(fields)
+    body["__init__"] = _first_init(fields)
     body["__eq__"] = _equals
     body["__repr__"] = _show
     body["__hash__"] = None
     made: S = type(cls.__name__, cls.__bases__, body)  # type: ignore[assignment]
     _layouts[made] = Layout(fields, versions_, flexible)
     return made
+
+
+def _first_init(fields: tuple[Field, ...]) -> Any:
+    """Writes the class's own `__init__` when the first one is made: most of what is declared is never made."""
+
+    def __init__(self: Struct, *args: Any, **values: Any) -> None:  # noqa: N807
+        cls = type(self)
+        cls.__init__ = _make_init(fields)  # type: ignore[method-assign]
+        cls.__init__(self, *args, **values)
+
+    return __init__
 
 
 def _make_init(fields: tuple[Field, ...]) -> Any:
