@@ -1,4 +1,8 @@
-"""Changes at runtime: what Apache Kafka 4.3 accepts and refuses, and how. Each case was asked of a real one."""
+"""Changes at runtime: what Apache Kafka 4.3 accepts and refuses, and with which code.
+
+The cases were asked of a real one, except a null value of a topic's setting. What differs on purpose: listeners do not
+change while Penstock runs, and min.insync.replicas of one broker can be set (Kafka refuses it with its ELR feature on).
+"""
 
 from __future__ import annotations
 
