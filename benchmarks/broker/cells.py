@@ -203,6 +203,7 @@ def run_memory(system: System, _scale: float) -> Figures:
 def warm_up(system: System, scale: float) -> None:
     """Work that is not timed: Kafka's just-in-time compiler needs it, and what one gets the other gets too."""
     Produce(1 << 10, 60_000).run(system, scale)
+    Produce(1 << 10, 20_000, is_idempotent=True).run(system, scale)
     Produce(1 << 10, 10_000, is_pipelined=False).run(system, scale)
     Produce(100 << 10, 4_000).run(system, scale)
     Produce(1 << 10, 1_000, partitions=100).run(system, scale)
