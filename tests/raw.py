@@ -31,6 +31,8 @@ from kio.schema.errors import ErrorCode as Code
 RECEIVE_TIMEOUT_SECONDS = 30.0
 READY_TIMEOUT_SECONDS = 30.0
 NO_TOPIC_ID = uuid.UUID(int=0)
+RECENT = int(time.time() * 1000) - 3_600_000
+"""An hour ago: a time that retention does not yet take for old."""
 NO_PRODUCER = (-1, -1, -1)
 """producer id, producer epoch, base sequence of a producer that is not idempotent."""
 
@@ -162,7 +164,7 @@ def _struct(field: Any, version: int, value: dict[str, Any]) -> Any:
 def batch(
     values: Iterable[bytes | None],
     producer: tuple[int, int, int] = NO_PRODUCER,
-    timestamp: int = 1_700_000_000_000,
+    timestamp: int = RECENT,
     compression: int = 0,
     keys: Iterable[bytes | None] | None = None,
 ) -> bytes:

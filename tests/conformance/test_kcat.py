@@ -15,7 +15,7 @@ from clients import COMPRESSIONS
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
-START = 1_700_000_000_000
+START = raw.RECENT
 
 
 def kcat(broker: Broker, *arguments: str, stdin: str | None = None) -> str:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode as Code
 import raw
 from brokers import Broker
 
-START = 1_700_000_000_000
+START = raw.RECENT
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 NOT_FOUND = (-1, -1)
 
@@ -58,25 +58,23 @@ def test_every_version(connection: raw.Connection, filled: str, version: int) ->
     assert (found.offset, found.timestamp, found.leader_epoch) == (1, START + 1, 0 if version >= 4 else -1)
 
 
-@pytest.mark.parametrize(
-    ("after_start", "expected"),
-    [
-        (-START, (0, START)),
-        (-1, (0, START)),
-        (0, (0, START)),
-        (1, (1, START + 1)),
-        (2, (2, START + 2)),
-        (3, (3, START + 1000)),
-        (1000, (3, START + 1000)),
-        (2002, (8, START + 2002)),
-        (2003, NOT_FOUND),
-        (1 << 61, NOT_FOUND),
-    ],
-)
-def test_the_first_record_at_or_after_a_time(
-    connection: raw.Connection, filled: str, after_start: int, expected: tuple[int, int]
-) -> None:
-    assert answer(connection, filled, START + after_start) == expected
+BY_TIME = {
+    -(10**12): (0, START),
+    -1: (0, START),
+    0: (0, START),
+    1: (1, START + 1),
+    2: (2, START + 2),
+    3: (3, START + 1000),
+    1000: (3, START + 1000),
+    2002: (8, START + 2002),
+    2003: NOT_FOUND,
+    1 << 61: NOT_FOUND,
+}
+
+
+@pytest.mark.parametrize("after_start", BY_TIME)
+def test_the_first_record_at_or_after_a_time(connection: raw.Connection, filled: str, after_start: int) -> None:
+    assert answer(connection, filled, START + after_start) == BY_TIME[after_start]
 
 
 def test_the_first_record_that_is_late_enough_wins_when_times_go_back(connection: raw.Connection, topic: str) -> None:
