@@ -130,6 +130,13 @@ def test_records_are_a_view_of_the_buffer():
     assert bytes(again.batch) == b"Batch"
 
 
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("size", [0, 126, 127, 128, 16_382, 16_383, 16_384, 2_097_151, 2_097_152])
+def test_records_of_any_length_read_back(version, size):
+    message = Everything(blob=bytes(size), batch=bytes(size))
+    assert decode(Everything, version, encode(message, version)) == message
+
+
 def test_tags_are_written_in_ascending_order_and_only_when_they_say_something():
     assert encode(Tagged(), 0) == b"\x00"
     assert encode(Tagged(hint=6, unknown_tags={7: b"7", 1: b"1"}), 0) == b"\x03\x01\x011\x02\x02\x00\x06\x07\x017"

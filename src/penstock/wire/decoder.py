@@ -106,7 +106,13 @@ class Decoder(Source):
         if self.is_flexible:
             tail = "string_tail" if kind is Kind.STRING else "uvarint_tail"
             self.unpack(depth, codes + "B", [*places, number])
-            self.add(depth, f"if {number} > 127: {number}, pos = {tail}(buf, pos, {number})")
+            self.add(depth, f"if {number} > 127:")
+            if kind is Kind.RECORDS:  # two bytes hold most lengths of a batch, and a call costs more than both
+                self.add(depth + 1, "more = buf[pos]")
+                self.add(depth + 1, f"if more < 128: {number} += (more << 7) - 128; pos += 1")
+                self.add(depth + 1, f"else: {number}, pos = {tail}(buf, pos, {number})")
+            else:
+                self.add(depth + 1, f"{number}, pos = {tail}(buf, pos, {number})")
             self.add(depth, f"{number} -= 1")
         else:
             self.unpack(depth, codes + ("h" if kind is Kind.STRING else "i"), [*places, number])
