@@ -132,9 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="show the cells and end")
     parser.add_argument("--rounds", type=int, help="rounds of each cell; medians are shown (default 3; 1 with --quick)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a quarter of the work: two or three minutes, rough figures"
-    )
+    parser.add_argument("--quick", action="store_true", help="a quarter of the work, one round: rough figures")
     parser.add_argument("--no-kafka", action="store_true", help="Penstock only, no ratios")
     parser.add_argument("--no-penstock", action="store_true", help="Kafka only")
     parser.add_argument("--python", default=sys.executable, help="the Python that runs Penstock")
