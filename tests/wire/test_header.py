@@ -7,7 +7,6 @@ import pytest
 from penstock.errors import MalformedError
 from penstock.wire.header import (
     append_request_header,
-    append_response_header,
     read_api,
     read_request_header,
     read_response_header,
@@ -63,12 +62,9 @@ def test_a_client_id_that_is_not_utf_8_is_malformed():
         read_request_header(out, 0, False)
 
 
-@pytest.mark.parametrize("has_tags", [False, True])
-def test_a_response_header_reads_back(has_tags):
-    out = bytearray()
-    append_response_header(out, -5, has_tags)
-    assert len(out) == 4 + has_tags
-    assert read_response_header(out, 0, has_tags) == (-5, len(out))
+@pytest.mark.parametrize(("data", "has_tags"), [(b"\xff\xff\xff\xfb", False), (b"\xff\xff\xff\xfb\x00", True)])
+def test_a_response_header_is_read(data, has_tags):
+    assert read_response_header(data + b"body", 0, has_tags) == (-5, len(data))
 
 
 def test_tags_of_a_response_header_are_skipped_and_bounded():

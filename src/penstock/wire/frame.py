@@ -14,22 +14,27 @@ The broker cuts requests out of its own buffers (`net`) with `read_size`; client
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import MalformedError
 from penstock.types import Bytes
 from penstock.wire.api import Api
 from penstock.wire.compile import codec
-from penstock.wire.header import append_request_header, append_response_header, response_has_tags
+from penstock.wire.header import append_request_header, response_has_tags
 from penstock.wire.schema import Struct
 
 SIZE_BYTES = 4
 """The length before every frame."""
 
 _SIZE = struct.Struct(">i")
+_SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 
 Splices = list[tuple[int, Any]]
 """(position in the encoded bytes, slice of a file that goes there)."""
+
+Encode = Callable[[Any, bytearray, Splices], None]
+"""An encoder as `codec` has it."""
 
 
 def read_size(buf: Bytes, pos: int, max_bytes: int) -> int:
@@ -43,10 +48,19 @@ def read_size(buf: Bytes, pos: int, max_bytes: int) -> int:
 def encode_response(api: Api, version: int, correlation_id: int, message: Struct) -> tuple[bytearray, Splices]:
     """A whole response frame, and the slices of files that belong into it."""
     compiled = codec(api.response, version)
-    out = bytearray(SIZE_BYTES)
-    append_response_header(out, correlation_id, response_has_tags(api.key, compiled.is_flexible))
+    has_tags = response_has_tags(api.key, compiled.is_flexible)
+    return response_frame(compiled.encode, has_tags, correlation_id, message)
+
+
+def response_frame(
+    encode: Encode, header_has_tags: bool, correlation_id: int, message: Struct
+) -> tuple[bytearray, Splices]:
+    """The same for who has looked up the codec already, as the broker has for every request."""
+    out = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
+    if header_has_tags:
+        out.append(0)
     splices: Splices = []
-    compiled.encode(message, out, splices)
+    encode(message, out, splices)
     size = len(out) - SIZE_BYTES
     for _, piece in splices:
         size += piece.size

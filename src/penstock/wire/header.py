@@ -7,7 +7,8 @@ The tags are there when the version of the API is flexible: header versions 2 an
 The client id is a plain string in both, so that any broker can read it. The response to ApiVersions never has tags: the
 client does not know yet what the broker speaks (KIP-511).
 
-Tags of a header carry nothing that Penstock knows; they are checked and skipped, not kept.
+Tags of a header carry nothing that Penstock knows; they are checked and skipped, not kept. A response's header is
+written together with its size (see `frame`).
 """
 
 from __future__ import annotations
@@ -83,12 +84,6 @@ def read_response_header(buf: Bytes, pos: int, has_tags: bool) -> tuple[int, int
     except (IndexError, struct.error) as error:
         raise MalformedError(f"the response header is malformed: {error}") from None
     return correlation_id, pos
-
-
-def append_response_header(out: bytearray, correlation_id: int, has_tags: bool) -> None:
-    out += _CORRELATION_ID.pack(correlation_id)
-    if has_tags:
-        out.append(0)
 
 
 def _skip_tags(buf: Bytes, pos: int) -> int:

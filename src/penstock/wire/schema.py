@@ -25,7 +25,7 @@ Rules:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -43,7 +43,7 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.low <= version <= self.high
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.low, self.high + 1))
 
 
