@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-from penstock.wire.record import iterate_records
-
 from log.batches import NOW_MS
 from penstock.log.config import LogConfig
 from penstock.log.loader import load_log
@@ -13,6 +11,7 @@ from penstock.log.log import Log
 from penstock.log.open_segments import OpenSegments
 from penstock.testing.sim_files import SimFiles
 from penstock.types import TopicPartition
+from penstock.wire.record import iterate_records
 from penstock.wire.records import iterate_headers
 
 DIRECTORY = "data/t-0"
@@ -78,3 +77,20 @@ def offsets_and_values(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[
             batch = data[position : position + header.size_bytes]
             found += [(record.offset, bytes(record.value or b"")) for record in iterate_records(batch)]
     return found
+
+
+def check_indexes(log: Log) -> None:
+    """Every index entry names a batch that is there: its last offset, its position, the largest timestamp up to it."""
+    for segment in log.segments:
+        batches = {position: header for position, header in segment.batches()}
+        index = segment.offset_index
+        entries = {index.lookup(header.last_offset) for header in batches.values()}
+        for offset, position in entries - {(segment.base_offset, 0)}:
+            assert batches[position].last_offset == offset
+        for header in batches.values():
+            timestamp, offset = segment.time_index.lookup(header.max_timestamp)
+            if timestamp >= 0:
+                so_far = [each.max_timestamp for each in batches.values() if each.last_offset <= offset]
+                assert max(so_far) == timestamp
+        if batches:
+            assert segment.max_timestamp[0] == max(header.max_timestamp for header in batches.values())

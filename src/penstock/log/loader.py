@@ -45,7 +45,11 @@ def load_log(
         segments.reactivate_last()
     if not len(segments) or segments.active.end_offset < log_start_offset:
         _start_anew(segments, config, log_start_offset, clock.now_ms())
-    log = Log(files, clock, directory, topic_partition, topic_id, config, segments, epochs, producers)
+    end_offset = segments.active.end_offset
+    synced = (
+        end_offset if is_clean else min(recovery_point, end_offset)
+    )  # what a scan read may be in the page cache only
+    log = Log(files, clock, directory, topic_partition, topic_id, config, segments, epochs, producers, synced)
     log.corruptions = corruptions
     segments.active.created_ms = clock.now_ms()
     log.log_start_offset = max(log.log_start_offset, log_start_offset)

@@ -38,9 +38,9 @@ from penstock.log.reader import LogReader, LogSlice, TimestampOffset
 from penstock.log.recovery import Corruption
 from penstock.log.replay import remember_producer, replay_producers
 from penstock.log.retention import expired_segment_count
-from penstock.log.segment import SEGMENT_SUFFIXES, Segment
+from penstock.log.segment import Segment
 from penstock.log.segments import Segments
-from penstock.log.syncing import DirectorySync, PathSync, Syncable
+from penstock.log.syncing import Durability, Syncable
 from penstock.log.validate import followed_batches, needs_preparation, prepare_or_raise
 from penstock.types import Bytes, TopicPartition
 from penstock.wire.crc32c import crc32c
@@ -85,6 +85,7 @@ class Log:
         segments: Segments,
         epochs: LeaderEpochs,
         producers: ProducerStateManager,
+        recovery_point: int,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -97,21 +98,29 @@ class Log:
         self.log_start_offset = segments.first.base_offset
         self.log_end_offset = segments.active.end_offset
         self.high_watermark = self.log_start_offset
-        self.recovery_point = self.log_end_offset
         self.last_flush_ms = clock.now_ms()
         self.on_fenced: Callable[[Log, OSError], None] = lambda log, error: None
         self.before_truncate: Callable[[Log], None] = lambda log: None
         self._files = files
         self._clock = clock
         self._reader = LogReader(segments)
-        self._new_names = {segments.active.base_offset}
-        self._sync_limit = self.log_end_offset
+        self._durability = Durability(files, directory, recovery_point, segments.active.base_offset)
         self._closed_size_bytes = segments.closed_size_bytes
         self.update_config(config)
 
     @property
     def size_bytes(self) -> int:
         return self._closed_size_bytes + self.segments.active.size
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is synced."""
+        return self._durability.recovery_point
+
+    @property
+    def checkpoint_offset(self) -> int:
+        """The recovery point as it may be written to the checkpoint: what is below needs no scan after a crash."""
+        return self._durability.checkpoint_offset
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -325,30 +334,16 @@ class Log:
     # Syncing.
 
     def files_to_sync(self) -> tuple[list[Syncable], int]:
-        """What to sync, in this order, so that the log is durable up to the offset; one such run at a time.
+        """What to sync, in this order, so that the log is durable up to the offset.
 
         They touch no state of the log, so a thread may sync them. Then call `on_synced` with the offset, or `fence`.
         """
-        syncables: list[Syncable] = []
-        self._sync_limit = self.log_end_offset
-        if self.recovery_point >= self.log_end_offset:
-            return syncables, self.log_end_offset
-        for segment in self.segments:
-            if segment.end_offset <= self.recovery_point:
-                continue
-            if segment.is_active:
-                syncables.append(segment.file)
-            else:
-                syncables.append(PathSync(self._files, [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]))
-        if self._new_names:
-            syncables.append(DirectorySync(self._files, self.directory))
-        return syncables, self.log_end_offset
+        return self._durability.start(self.segments, self.log_end_offset), self.log_end_offset
 
     def on_synced(self, up_to: int) -> None:
         """All below the offset is durable, but for what was truncated while the sync ran."""
         self.last_flush_ms = self._clock.now_ms()
-        self.recovery_point = max(self.recovery_point, min(up_to, self._sync_limit))
-        self._new_names = {base_offset for base_offset in self._new_names if base_offset >= up_to}
+        self._durability.finish(up_to)
 
     def flush(self, up_to: int | None = None) -> None:
         """Sync here and now, unless the log is durable up to the offset already."""
@@ -372,7 +367,8 @@ class Log:
             self.producers.take_snapshot(self.log_end_offset)
             self.segments.create(self.log_end_offset, self.config, self._clock.now_ms())
         closed.deactivate()
-        self._new_names.add(self.log_end_offset)
+        self._durability.on_closed(closed)
+        self._durability.on_created(self.log_end_offset)
         self._on_segments_changed()
 
     def maybe_roll_by_time(self, now_ms: int) -> None:
@@ -446,30 +442,29 @@ class Log:
             while len(self.segments):
                 self.segments.delete(-1, self._clock.now_ms() + self.config.file_delete_delay_ms)
             self.segments.create(offset, self.config, self._clock.now_ms())
-            self._new_names.add(offset)
+            self._durability.on_created(offset)
             self.log_start_offset = self.high_watermark = offset
             self._end_at(offset)
-            self.recovery_point = offset
             self.epochs.clear()
             self.producers.clear()
             self.producers.delete_snapshots_after(-1)
 
     def _lower_recovery_point(self, offset: int) -> None:
         """Made durable first: were the old one still on the disk, a crash would leave new bytes below it unchecked."""
-        self.recovery_point = min(self.recovery_point, offset)
-        self._sync_limit = min(self._sync_limit, offset)
+        self._durability.on_truncated(offset)
         with self._storage("checkpoint", may_retry=False):
             self.before_truncate(self)
 
     def _end_at(self, end_offset: int) -> None:
         self.log_end_offset = end_offset
-        self.recovery_point = min(self.recovery_point, end_offset)
+        self._durability.on_truncated(end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self._on_segments_changed()
 
     def _on_segments_changed(self) -> None:
         self._closed_size_bytes = self.segments.closed_size_bytes
+        self._durability.keep_only(self.segments)
         self._roll_timestamp = NO_TIMESTAMP
         self._reader.forget_ends()
 
@@ -484,16 +479,25 @@ class Log:
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def sweep_deleted(self, now_ms: int) -> int:
-        """Remove the files of segments that were deleted long enough ago."""
-        with self._storage("remove deleted segments of", may_retry=True):
-            return self.segments.sweep_deleted(now_ms)
+        """Remove the files of segments that were deleted long enough ago; a thread may do it."""
+        return self.segments.sweep_deleted(now_ms)
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """By flush.messages, by flush.ms, or because a segment was closed, which Kafka syncs in any case."""
+        unflushed = self.log_end_offset - self.recovery_point
+        is_due = unflushed >= self.config.flush_messages or now_ms - self.last_flush_ms >= self.config.flush_ms
+        return self._durability.has_closed_segments or (unflushed > 0 and is_due)
 
     def close(self) -> None:
         """Flush, and write what makes the next start quick. Files in slices stay open as long as the slices do."""
         if not self.is_fenced:
-            self.flush()
+            active = self.segments.active
             with self._storage("close", may_retry=False):
-                self.segments.active.write_indexes()
+                active.deactivate()
+                self._durability.on_closed(active)
+                for syncable in self._durability.start(self.segments, self.log_end_offset):
+                    syncable.sync()
+                self._durability.finish(self.log_end_offset)
                 self.producers.take_snapshot(self.log_end_offset)
                 self.producers.delete_stray_snapshots(self.segments.base_offsets)
         for segment in self.segments:

@@ -15,37 +15,25 @@ before 2.8; the log manager decides what that means, this file only says what is
 from __future__ import annotations
 
 from penstock.env.files import Files
+from penstock.log.atomic_file import read_or_none, write_atomically
 from penstock.types import TopicId, topic_id_from_text, topic_id_text
 
 FILE_NAME = "partition.metadata"
 VERSION = 0
-MAX_SIZE_BYTES = 4096
-"""Far above any version of the file; a larger one is something else."""
 
 
 def write_partition_metadata(files: Files, directory: str, topic_id: bytes) -> None:
-    path = f"{directory}/{FILE_NAME}"
-    data = f"version: {VERSION}\ntopic_id: {topic_id_text(topic_id)}".encode()
-    if files.exists(path + ".tmp"):
-        files.unlink(path + ".tmp")
-    file = files.open(path + ".tmp", create=True)
-    if file.pwrite(data, 0) != len(data):
-        raise OSError(f"{path}: only a part of the file could be written.")
-    file.sync()
-    file.close()
-    files.rename(path + ".tmp", path)
-    files.sync_dir(directory)
+    text = f"version: {VERSION}\ntopic_id: {topic_id_text(topic_id)}"
+    write_atomically(files, f"{directory}/{FILE_NAME}", text.encode())
 
 
 def read_partition_metadata(files: Files, directory: str) -> TopicId | None:
     """The topic id, or None where there is no file. ValueError when the file does not say one."""
     path = f"{directory}/{FILE_NAME}"
-    if not files.exists(path):
+    data = read_or_none(files, path)
+    if data is None:
         return None
-    file = files.open(path, writable=False)
-    text = file.pread(MAX_SIZE_BYTES, 0).decode("ascii", "replace")
-    file.close()
-    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    fields = dict(line.split(":", 1) for line in data.decode("ascii", "replace").splitlines() if ":" in line)
     if fields.get("version", "").strip() != str(VERSION) or "topic_id" not in fields:
         raise ValueError(f"{path} is not a partition.metadata file of version {VERSION}.")
     return topic_id_from_text(fields["topic_id"].strip())

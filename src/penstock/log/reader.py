@@ -16,6 +16,7 @@ from typing import NamedTuple
 from penstock.env.files import File
 from penstock.log.segment import Boundary, Segment
 from penstock.log.segments import Segments
+from penstock.wire.record import iterate_records
 from penstock.wire.records import BatchHeader, corrupt
 
 REMEMBERED_ENDS = 64
@@ -138,8 +139,6 @@ def _first_record_since(
     data = segment.file.pread(header.size_bytes, position)
     if len(data) < header.size_bytes:
         raise corrupt(f"{segment.file.path}: the batch at position {position} is cut.")
-    from penstock.wire.record import iterate_records
-
     for record in iterate_records(data):
         if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
             return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)

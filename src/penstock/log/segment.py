@@ -253,7 +253,7 @@ class Segment:
             position = boundary.position
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.holes = tuple(hole for hole in self.holes if hole.end_position <= position)
+        self.holes = tuple(hole for hole in self.holes if hole.position < position)
         self.size = position
         self.end_offset = self._end_offset_before(position)
         self._is_max_timestamp_known = False

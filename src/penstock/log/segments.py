@@ -11,7 +11,9 @@ After a crash: `.deleted` files and indexes without a log are removed when the l
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from penstock.env.files import Files
@@ -25,6 +27,8 @@ from penstock.log.segment import (
     TIME_INDEX_SUFFIX,
     Segment,
 )
+
+_logger = logging.getLogger(__name__)
 
 
 class Segments:
@@ -40,7 +44,7 @@ class Segments:
         self._directory = directory
         self._segments: list[Segment] = []
         self._base_offsets: list[int] = []
-        self._deleted: list[tuple[int, str]] = []
+        self._deleted: deque[tuple[int, str]] = deque()
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -110,10 +114,13 @@ class Segments:
         self._files.sync_dir(self._directory)
 
     def sweep_deleted(self, now_ms: int) -> int:
-        """Remove the files of deleted segments whose time has come; how many."""
-        due = [path for remove_at_ms, path in self._deleted if remove_at_ms <= now_ms]
-        self._deleted = [entry for entry in self._deleted if entry[0] > now_ms]
-        for path in due:
-            if self._files.exists(path):
+        """Remove the files of deleted segments whose time has come; how many. A thread may do it beside the log."""
+        count = 0
+        while self._deleted and self._deleted[0][0] <= now_ms:
+            _, path = self._deleted.popleft()
+            try:
                 self._files.unlink(path)
-        return len(due)
+                count += 1
+            except OSError as error:
+                _logger.warning("%s could not be removed and is tried again at the next start: %s", path, error)
+        return count

@@ -25,7 +25,16 @@ from __future__ import annotations
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.config import LogConfig
 from penstock.types import Bytes
+from penstock.wire.compression import compress
+from penstock.wire.record import DEFAULT_LIMIT, iterate_records, record_section
 from penstock.wire.records import (
+    ATTRIBUTES,
+    ATTRIBUTES_AT,
+    BATCH_LENGTH_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH,
+    LOG_OVERHEAD,
     NO_TIMESTAMP,
     BatchHeader,
     Codec,
@@ -35,6 +44,7 @@ from penstock.wire.records import (
     corrupt,
     invalid_record,
     set_log_append_time,
+    update_crc,
 )
 
 CODEC_NAMES = {
@@ -97,8 +107,6 @@ def check_producer(header: BatchHeader) -> None:
 
 def check_keys(records: Bytes) -> None:
     """Compaction keeps the newest record of each key, so there must be one."""
-    from penstock.wire.record import iterate_records
-
     for record in iterate_records(records):
         if record.key is None:
             raise invalid_record("A compacted topic takes no record without a key.")
@@ -118,25 +126,18 @@ def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> Non
 
 def recompress(records: Bytes, header: BatchHeader, codec: Codec, config: LogConfig) -> memoryview:
     """The same records under the topic's own codec, in a new buffer."""
-    from penstock.wire.record import build_batch, iterate_records
-
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    return memoryview(
-        bytearray(
-            build_batch(
-                iterate_records(records),
-                codec=codec,
-                level=levels.get(codec),
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-            )
-        )
-    )
+    section = compress(codec, record_section(records, 0, header, DEFAULT_LIMIT), levels.get(codec))
+    data = bytearray(memoryview(records)[:HEADER_SIZE])
+    data += section
+    LENGTH.pack_into(data, BATCH_LENGTH_AT, len(data) - LOG_OVERHEAD)
+    ATTRIBUTES.pack_into(data, ATTRIBUTES_AT, header.attributes & ~CODEC_MASK | codec)
+    update_crc(data, 0)
+    return memoryview(data)
 
 
 def followed_batches(
