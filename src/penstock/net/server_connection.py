@@ -22,6 +22,7 @@ from penstock.errors import MalformedError
 from penstock.net.buffers import Buffers
 from penstock.net.outbox import Outbox, Slice
 from penstock.types import Bytes
+from penstock.wire.frame import SIZE_BYTES, read_size
 
 _LENGTH = struct.Struct(">i")
 
@@ -157,14 +158,12 @@ class ServerConnection:
         position = 0
         serve = self._shared.serve
         max_in_flight = self._shared.limits.max_in_flight
-        while filled - position >= 4 and len(self._pending) < max_in_flight and self._is_open:
-            (size,) = _LENGTH.unpack_from(view, position)
-            if not 0 < size <= self._shared.limits.max_request_bytes:
-                raise MalformedError(f"a request declares {size} bytes")
-            stop = position + 4 + size
+        max_request_bytes = self._shared.limits.max_request_bytes
+        while filled - position >= SIZE_BYTES and len(self._pending) < max_in_flight and self._is_open:
+            stop = position + SIZE_BYTES + read_size(view, position, max_request_bytes)
             if stop > filled:
                 break
-            reply = serve(self, view[position + 4 : stop])
+            reply = serve(self, view[position + SIZE_BYTES : stop])
             position = stop
             if reply is not None:
                 self._enqueue(reply)
