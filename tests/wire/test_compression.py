@@ -137,6 +137,12 @@ def test_a_bomb_takes_no_more_than_the_limit(codec: Codec) -> None:
     assert peak < (1 << 20) + (64 << 10)
 
 
+def test_a_zstd_frame_with_a_window_of_2_gib_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=31, write_content_size=False)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    assert refused(Codec.ZSTD, stream.compress(bytes(1000)) + stream.flush())
+
+
 def test_a_snappy_block_that_lies_about_its_length_is_refused_before_memory_is_taken() -> None:
     lie = b"\xff\xff\xff\x7f" + b"\x00" * 10
     assert refused(Codec.SNAPPY, lie)
