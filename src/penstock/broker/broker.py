@@ -26,6 +26,7 @@ from penstock.broker.purgatory import Purgatory
 from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.sessions import FetchSessions
+from penstock.broker.settings.layers import Source
 from penstock.env.chance import system_chance
 from penstock.env.clock import Clock, SystemClock
 from penstock.env.files import Files, SystemFiles
@@ -37,6 +38,7 @@ from penstock.metadata.store import Store, open_store
 from penstock.net.listener import ListenerLimits, Server
 from penstock.net.server_connection import Limits
 
+NOT_GIVEN = -1
 METADATA_FILE = "penstock-metadata.db"
 MAX_THREADS = 4
 """For what would block the loop: syncing, cold reads, making and removing files."""
@@ -163,9 +165,13 @@ class Broker:
             idle_s=get("connections.max.idle.ms") / 1000,
             partial_request_s=get("penstock.partial.frame.timeout.ms") / 1000,
             backlog=get("socket.listen.backlog.size"),
-            send_buffer_bytes=get("socket.send.buffer.bytes"),
-            receive_buffer_bytes=get("socket.receive.buffer.bytes"),
+            send_buffer_bytes=self._given_or_system("socket.send.buffer.bytes"),
+            receive_buffer_bytes=self._given_or_system("socket.receive.buffer.bytes"),
         )
+
+    def _given_or_system(self, name: str) -> int:
+        """A socket buffer's size where the user gave one; the system tunes it better than Kafka's default does."""
+        return NOT_GIVEN if self.config.source(name) is Source.DEFAULT_CONFIG else self.config.get_int(name)
 
     async def stop(self) -> None:
         """Undo what was started, last first."""

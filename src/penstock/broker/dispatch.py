@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from penstock.broker import handlers
 from penstock.broker.context import Call, Context, Later
+from penstock.broker.produce_memo import PRODUCE_KEY, ProduceMemos, only_partition
 from penstock.errors import KafkaError, MalformedError
 from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
 from penstock.wire import api as apis
@@ -57,6 +58,11 @@ class Dispatcher:
         if len(frame) < 8:
             raise MalformedError(f"a request of {len(frame)} bytes is shorter than its header")
         key, version, correlation_id = _START.unpack_from(frame)
+        if key == PRODUCE_KEY and connection.memory is not None:
+            answer: bytearray | None = connection.memory.serve(frame, version, correlation_id)
+            if answer is not None:
+                self._context.metrics.requests[key] += 1
+                return answer
         route = self._routes.get((key, version)) or self._make_route(key, version)
         _, client_id, position = read_request_header(frame, 0, route.is_flexible)
         call = Call(key, version, correlation_id, client_id, connection)
@@ -81,7 +87,19 @@ class Dispatcher:
             return None
         if type(response) is Later:
             return response.attach(lambda answer: _encode(route, correlation_id, answer))
+        if key == PRODUCE_KEY:
+            self._maybe_learn(connection, frame, version, request, response)
         return _encode(route, correlation_id, response)
+
+    def _maybe_learn(
+        self, connection: ServerConnection, frame: memoryview, version: int, request: Any, response: Any
+    ) -> None:
+        """Remember a produce request that its connection will repeat."""
+        partition = only_partition(self._context.replicas, version, request, response)
+        if partition is not None:
+            if connection.memory is None:
+                connection.memory = ProduceMemos()
+            connection.memory.learn(frame, version, request, response, partition)
 
     def _make_route(self, key: int, version: int) -> Route:
         if key not in handlers.MODULES:

@@ -1,8 +1,11 @@
 """What waits to be sent on one connection, in order: bytes, and slices of files that go out by `sendfile`.
 
-`flush` sends as much as the socket takes and asks the loop to call again when it takes more. A slice costs no memory
+As much is sent as the socket takes, and the loop calls again when it takes more. A slice costs no memory
 however large it is and however slow the reader. Before a slice is sent its pages are looked for with
 `preadv(RWF_NOWAIT)`; cold ones are read by a thread first, so that one old consumer never stalls the loop.
+
+`send` and `send_spliced` raise OSError when the connection is gone, for their caller to close it. What goes out later, when
+nobody calls, tells its end to the connection: `on_drained` when all is sent, `on_failed` when it cannot be.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from penstock.types import Bytes
 TURN_BYTES = 1024 * 1024
 """How much one connection sends before the others get their turn."""
 
-PROBE_BYTES = 128 * 1024
-"""How far apart pages are looked for; the kernel's own read-ahead fills what lies between."""
+STRETCH_BYTES = 1024 * 1024
+"""How much is sent by one call, after a look at its first and last page; both in memory, the rest most likely is."""
 
 
 class Slice(Protocol):
@@ -40,7 +43,18 @@ class Slice(Protocol):
 class Outbox:
     """The sending half of a connection."""
 
-    __slots__ = ("_closed", "_executor", "_fd", "_is_waiting", "_loop", "_on_drained", "_parts", "_sock", "sent_bytes")
+    __slots__ = (
+        "_closed",
+        "_executor",
+        "_fd",
+        "_is_waiting",
+        "_loop",
+        "_on_drained",
+        "_on_failed",
+        "_parts",
+        "_sock",
+        "sent_bytes",
+    )
 
     def __init__(
         self,
@@ -48,12 +62,14 @@ class Outbox:
         sock: socket.socket,
         executor: Executor,
         on_drained: Callable[[], None],
+        on_failed: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._sock = sock
         self._fd = sock.fileno()
         self._executor = executor
         self._on_drained = on_drained
+        self._on_failed = on_failed
         self._parts: deque[memoryview | _Remaining] = deque()
         self._is_waiting = False
         self._closed = False
@@ -90,9 +106,9 @@ class Outbox:
         if start < len(view):
             self._parts.append(view[start:])
         if not self._is_waiting:
-            self.flush()
+            self._flush()
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Send until the socket is full, a page is cold, or the turn is over."""
         budget = TURN_BYTES
         parts = self._parts
@@ -106,7 +122,6 @@ class Outbox:
             budget -= count
             self.sent_bytes += count
         self._stop_waiting()
-        self._on_drained()
 
     def _send_first(self, part: memoryview | _Remaining, more: bool) -> int:
         """Bytes that went out, or -1 when something has to be waited for."""
@@ -126,11 +141,11 @@ class Outbox:
     def _send_slice(self, part: _Remaining) -> int:
         if part.is_cold():
             self._stop_waiting()
-            self._is_waiting = True
+            self._is_waiting = True  # for the thread, not for the socket
             future = self._loop.run_in_executor(self._executor, part.warm)
             future.add_done_callback(self._on_warm)
             return -1
-        count = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.size, PROBE_BYTES))
+        count = os.sendfile(self._fd, part.file.fileno(), part.position, min(part.size, STRETCH_BYTES))
         if count == 0:
             raise ConnectionAbortedError("the file ended before the slice did")
         if part.advance(count):
@@ -139,34 +154,33 @@ class Outbox:
 
     def _on_warm(self, future: asyncio.Future[None]) -> None:
         self._is_waiting = False
+        error = future.exception()
         if self._closed:
             return
-        try:
-            future.result()
-            self.flush()
-        except OSError:
-            self.close()
-            self._sock.shutdown(socket.SHUT_RDWR)
+        if error is not None:
+            self._on_failed(f"a slice could not be read: {error}")
+        else:
+            self._go_on()
 
     def _wait(self) -> None:
         if not self._is_waiting:
             self._is_waiting = True
-            self._loop.add_writer(self._fd, self._on_writable)
+            self._loop.add_writer(self._fd, self._go_on)
 
     def _stop_waiting(self) -> None:
         if self._is_waiting:
             self._is_waiting = False
             self._loop.remove_writer(self._fd)
 
-    def _on_writable(self) -> None:
+    def _go_on(self) -> None:
+        """Called by the loop: nobody else learns how it went."""
         try:
-            self.flush()
-        except OSError:
-            self.close()
-            try:
-                self._sock.shutdown(socket.SHUT_RDWR)  # the reading half sees the end and closes the connection
-            except OSError:
-                pass
+            self._flush()
+        except OSError as error:
+            self._on_failed(str(error))
+            return
+        if not self._parts:
+            self._on_drained()
 
     def close(self) -> None:
         """Forget what is left. The socket belongs to the connection."""
@@ -199,7 +213,7 @@ class _Remaining:
         """Whether the next pages would have to be read from the disk; asked once per stretch."""
         if self.position < self._probed_to or not _Remaining._can_probe:
             return False
-        self._probed_to = self.position + min(self.size, PROBE_BYTES)
+        self._probed_to = self.position + min(self.size, STRETCH_BYTES)
         probe = bytearray(1)
         try:
             for position in (self.position, self._probed_to - 1):
@@ -214,4 +228,4 @@ class _Remaining:
 
     def warm(self) -> None:
         """Read the stretch, in a thread: what matters is that its pages are in memory afterwards."""
-        self.file.pread(min(self.size, PROBE_BYTES), self.position)
+        self.file.pread(min(self.size, STRETCH_BYTES), self.position)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.errors import MalformedError
 from penstock.net.buffers import Buffers
@@ -97,6 +97,7 @@ class ServerConnection:
         "connection_id",
         "listener_name",
         "local_address",
+        "memory",
         "outbox",
         "partial_since",
         "peer_address",
@@ -112,7 +113,9 @@ class ServerConnection:
         self.peer_address: tuple[str, int] = sock.getpeername()[:2]
         self.local_address: tuple[str, int] = sock.getsockname()[:2]
         self.client_software = ""
-        self.outbox = Outbox(shared.loop, sock, shared.executor, self._on_drained)
+        self.memory: Any = None
+        """What whoever serves this connection keeps about it."""
+        self.outbox = Outbox(shared.loop, sock, shared.executor, self._resume, self.close)
         self._pending: deque[Pending] = deque()
         self._ready: list[Bytes] = []
         self._private: memoryview | None = None
@@ -254,10 +257,6 @@ class ServerConnection:
             self.close(str(error))
             return
         self._resume()
-
-    def _on_drained(self) -> None:
-        if self._is_open and not self._is_reading:
-            self._resume()
 
     def _resume(self) -> None:
         """Requests that had to wait are served before new bytes are read."""

@@ -1,0 +1,177 @@
+"""A request that a connection repeats is answered as the first one was, and whatever differs takes the long way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from penstock.broker.broker import Broker
+from penstock.broker.config import BrokerConfig
+from penstock.broker.controller.topics import NewTopic, TopicRef
+from penstock.broker.produce_memo import MAX_MEMOS, ProduceMemos
+from penstock.errors import ErrorCode, MalformedError
+from penstock.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from penstock.wire.batch_builder import build_batch
+from penstock.wire.compile import codec, decode, encode
+from penstock.wire.record import Record
+
+VERSIONS = range(3, 14)
+
+
+@contextlib.asynccontextmanager
+async def broker_with_topic(directory, partitions=2):
+    broker = Broker(BrokerConfig.load(None, {}, ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={directory}"]))
+    await broker.start()
+    try:
+        await broker.context.controller.create_topics([NewTopic("t", partitions, 1)])
+        yield broker
+    finally:
+        await broker.stop()
+
+
+def batch(value=b"hello"):
+    now = 1_700_000_000_000
+    return bytes(build_batch([Record(0, now, None, value, ())]))
+
+
+def request_frame(broker, version, records, partition=0, correlation_id=7, acks=-1, client_id=b"me"):
+    topic_id = broker.context.image.topics["t"].topic_id
+    topic = TopicProduceData("t", topic_id, [PartitionProduceData(partition, records)])
+    body = encode(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic]), version)
+    head = struct.pack(">hhih", 0, version, correlation_id, len(client_id)) + client_id
+    return bytearray(head + (b"\0" if version >= 9 else b"") + body)
+
+
+def answer(broker, connection, version, frame):
+    """(correlation id, partition's answer) as a client reads it."""
+    reply = broker._dispatcher.serve(connection, memoryview(frame))
+    length, correlation_id = struct.unpack_from(">ii", reply)
+    assert length == len(reply) - 4
+    start = 9 if codec(ProduceResponse, version).is_flexible else 8
+    response = decode(ProduceResponse, version, memoryview(reply)[start:])
+    return correlation_id, response.responses[0].partition_responses[0]
+
+
+def connection():
+    return SimpleNamespace(memory=None)
+
+
+def in_broker(tmp_path, scenario, **options):
+    async def run():
+        async with broker_with_topic(tmp_path / "data", **options) as broker:
+            result = scenario(broker)
+            if asyncio.iscoroutine(result):
+                await result
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_repeated_request_gets_the_same_answer_with_the_next_offset(tmp_path, version):
+    def scenario(broker):
+        known, fresh = connection(), connection()
+        offsets = []
+        for number in range(6):
+            records = batch(b"x" * (number * 50))  # lengths of one and of two bytes
+            id_, told = answer(broker, known, version, request_frame(broker, version, records, correlation_id=number))
+            assert id_ == number
+            offsets.append(told.base_offset)
+            told.base_offset = 0
+            _, long_way = answer(broker, connection(), version, request_frame(broker, version, records))
+            long_way.base_offset = 0
+            assert told == long_way
+        assert isinstance(known.memory, ProduceMemos)
+        assert fresh.memory is None
+        assert offsets == [0, 2, 4, 6, 8, 10]
+
+    in_broker(tmp_path, scenario)
+
+
+def test_the_memo_is_really_used(tmp_path):
+    def scenario(broker):
+        known = connection()
+        frame = request_frame(broker, 9, batch())
+        answer(broker, known, 9, bytearray(frame))
+        broker._dispatcher._routes.clear()
+        broker._dispatcher._make_route = None  # the long way is closed
+        assert answer(broker, known, 9, frame)[1].base_offset == 1
+
+    in_broker(tmp_path, scenario)
+
+
+def test_another_partition_version_or_acks_is_not_mistaken(tmp_path):
+    def scenario(broker):
+        known = connection()
+        for version in (9, 10, 3, 9):
+            for partition in (0, 1, 0):
+                for acks in (1, -1):
+                    frame = request_frame(broker, version, batch(), partition, acks=acks)
+                    assert answer(broker, known, version, frame)[1].index == partition
+        ends = [broker.context.replicas.by_name["t"][index].log.log_end_offset for index in (0, 1)]
+        assert ends == [16, 8]
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_batch_that_is_refused_is_refused_with_its_reason(tmp_path):
+    def scenario(broker):
+        known = connection()
+        answer(broker, known, 9, request_frame(broker, 9, batch()))
+        broken = bytearray(batch())
+        broken[-1] ^= 1
+        _, told = answer(broker, known, 9, request_frame(broker, 9, bytes(broken)))
+        assert told.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert told.base_offset == -1
+        assert answer(broker, known, 9, request_frame(broker, 9, batch()))[1].base_offset == 1
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_deleted_topic_is_unknown_although_it_was_remembered(tmp_path):
+    async def scenario(broker):
+        known = connection()
+        frame = request_frame(broker, 9, batch())
+        answer(broker, known, 9, bytearray(frame))
+        await broker.context.controller.delete_topics([TopicRef("t")])
+        assert answer(broker, known, 9, frame)[1].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    in_broker(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_request_cut_anywhere_is_malformed_although_it_begins_as_known(tmp_path, version):
+    def scenario(broker):
+        known = connection()
+        answer(broker, known, version, request_frame(broker, version, batch()))
+        frame = request_frame(broker, version, batch())
+        for size in range(10, len(frame) - (3 if version >= 9 else 0)):
+            with pytest.raises(MalformedError):
+                broker._dispatcher.serve(known, memoryview(frame)[:size])
+        assert broker.context.replicas.by_name["t"][0].log.log_end_offset == 1
+
+    in_broker(tmp_path, scenario)
+
+
+def test_acks_0_is_never_answered_from_memory(tmp_path):
+    def scenario(broker):
+        known = connection()
+        for _ in range(3):
+            frame = request_frame(broker, 9, batch(), acks=0)
+            assert broker._dispatcher.serve(known, memoryview(frame)) is None
+        assert known.memory is None
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_connection_remembers_a_bounded_number_of_partitions(tmp_path):
+    def scenario(broker):
+        known = connection()
+        for partition in range(300):
+            answer(broker, known, 9, request_frame(broker, 9, batch(), partition))
+        assert len(known.memory._memos) <= MAX_MEMOS
+
+    in_broker(tmp_path, scenario, partitions=300)
