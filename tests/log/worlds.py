@@ -82,7 +82,7 @@ def offsets_and_values(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[
 def check_indexes(log: Log) -> None:
     """Every index entry names a batch that is there: its last offset, its position, the largest timestamp up to it."""
     for segment in log.segments:
-        batches = {position: header for position, header in segment.batches()}
+        batches = dict(segment.batches())
         index = segment.offset_index
         entries = {index.lookup(header.last_offset) for header in batches.values()}
         for offset, position in entries - {(segment.base_offset, 0)}:

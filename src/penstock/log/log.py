@@ -408,11 +408,12 @@ class Log:
             return
         if count == len(self.segments):
             self.roll()
+        first_offset = self.segments[count].base_offset
+        self.log_start_offset = max(self.log_start_offset, first_offset)  # first: a failure half way must not show
+        self._reader.forget_ends()
         with self._storage("delete segments of", may_retry=False):
             for _ in range(count):
                 self.segments.delete(0, self._clock.now_ms() + self.config.file_delete_delay_ms)
-            first_offset = self.segments.first.base_offset
-            self.log_start_offset = max(self.log_start_offset, first_offset)
             self._on_segments_changed()
             self.epochs.truncate_from_start(self.log_start_offset)
             self.producers.delete_snapshots_before(first_offset)
@@ -425,6 +426,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         self._lower_recovery_point(offset)
+        self._end_at(offset)  # first: a failure half way must not show
         with self._storage("truncate", may_retry=False):
             while self.segments[-1].base_offset > offset:
                 self.segments.delete(-1, self._clock.now_ms() + self.config.file_delete_delay_ms)

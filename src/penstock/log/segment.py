@@ -154,7 +154,7 @@ class Segment:
         _, position = self.offset_index.last
         self._bytes_since_index_entry = self.size - position
         self.is_full = self.offset_index.is_full(self._index_bytes) or self.time_index.is_full(self._index_bytes)
-        _ = self.file, self.max_timestamp  # open, and known, before the first append
+        _ = self.file, self.max_timestamp, self.first_timestamp  # open, and known, before the first append
 
     def deactivate(self) -> None:
         """No more appends. The last time index entry is now the largest timestamp: the next start reads one entry."""
@@ -204,6 +204,8 @@ class Segment:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
+        if not position:
+            self._first_timestamp = max_timestamp
         self.size = position + size
         self.end_offset = last_offset + 1
         if self._bytes_since_index_entry > self._index_interval_bytes:
