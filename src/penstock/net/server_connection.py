@@ -1,7 +1,7 @@
 """One client's connection: cuts requests out of the bytes, hands them on, and sends the answers in their order.
 
-A request is a 4-byte length and that many bytes. Every whole request that one read brought is served before anything
-is sent; what they answered goes out in one write. An answer that is not ready yet (`Pending`) holds back those
+A request is a 4-byte length and that many bytes. The whole requests that one read brought are served before anything
+is sent, and what they answered goes out in one write. An answer that is not ready yet (`Pending`) holds back those
 after it. Reading stops while too many answers are pending or the client does not take what it was sent, so a client
 can only ever hold a bounded amount of the broker's memory. The views that `serve` gets are of a buffer that is used
 again as soon as it returns: what outlives the call is copied.
@@ -168,16 +168,17 @@ class ServerConnection:
                 break
             reply = serve(self, view[position + SIZE_BYTES : stop])
             position = stop
-            if reply is not None:
-                self._enqueue(reply)
+            if reply is not None and not self._enqueue(reply):
+                break
         return position
 
-    def _enqueue(self, reply: Reply | Pending) -> None:
+    def _enqueue(self, reply: Reply | Pending) -> bool:
+        """Put the answer in its place; False when the client has to take some of them before it gets more."""
         if isinstance(reply, Pending):
             if not reply.is_done:
                 reply._connection = self
                 self._pending.append(reply)
-                return
+                return True
             reply = reply.reply
         if self._pending:
             later = Pending()
@@ -186,8 +187,13 @@ class ServerConnection:
         elif isinstance(reply, Spliced):
             self._flush()
             self.outbox.send_spliced(reply.data, reply.splices)
+            return self.outbox.is_empty
         elif reply is not None:
             self._ready.append(reply)
+            if len(reply) > LARGE_ANSWER_BYTES or len(self._ready) >= MAX_READY_ANSWERS:
+                self._flush()
+                return self.outbox.is_empty
+        return True
 
     def _keep(self, view: memoryview, filled: int, served: int) -> None:
         """Move what is left, an unfinished request or requests that have to wait, to a private buffer."""
@@ -292,6 +298,11 @@ class ServerConnection:
         self._sock.close()
         self._shared.on_closed(self, reason)
 
+
+MAX_READY_ANSWERS = 64
+LARGE_ANSWER_BYTES = 64 * 1024
+"""Answers are gathered for one write up to so many of at most that size: a client that asks much and reads nothing
+costs 4 MiB, not one answer for each request that fits in a buffer."""
 
 SMALLEST_REQUEST = 64
 """Room to ask for when not even a length has arrived."""
