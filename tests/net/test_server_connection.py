@@ -228,6 +228,121 @@ def test_what_was_answered_before_an_error_still_arrives(error):
     run(scenario())
 
 
+def test_slices_that_follow_a_pause_are_served_once(tmp_path):
+    """More requests than may be pending: those that waited in the buffer are answered with slices, each once."""
+    path = tmp_path / "segment"
+    path.write_bytes(b"0123456789")
+    file = SystemFiles().open(str(path), writable=False)
+    served: list[bytes] = []
+    waiting: list[Pending] = []
+
+    def serve(_connection, frame):
+        served.append(bytes(frame))
+        if frame[0] == ord("w"):
+            waiting.append(Pending())
+            return waiting[-1]
+        return Spliced(bytearray(struct.pack(">i", 2)), [(4, FileSlice(file, int(bytes(frame)), 2))])
+
+    async def scenario():
+        async with serving(serve, Limits(max_in_flight=1)) as server:
+            reader, writer = await connect(server)
+            writer.write(framed(b"w") + b"".join(framed(b"%d" % n) for n in range(8)))
+            while not waiting:
+                await asyncio.sleep(0.001)
+            waiting[0].finish(framed(b"waited"))
+            assert await read_frame(reader) == b"waited"
+            assert [await read_frame(reader) for _ in range(8)] == [b"%d%d" % (n, n + 1) for n in range(8)]
+            assert served == [b"w", *(b"%d" % n for n in range(8))]
+
+    run(scenario())
+
+
+def test_a_client_that_vanishes_while_it_is_sent_a_slice_is_forgotten(tmp_path):
+    path = tmp_path / "segment"
+    path.write_bytes(b"z" * 50_000_000)
+    file = SystemFiles().open(str(path), writable=False)
+
+    def serve(_connection, _frame):
+        return Spliced(bytearray(struct.pack(">i", 50_000_000)), [(4, FileSlice(file, 0, 50_000_000))])
+
+    async def scenario():
+        async with serving(serve) as server:
+            loop = asyncio.get_running_loop()
+            sock = socket.socket()
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets, as a crash does
+            sock.setblocking(False)
+            await loop.sock_connect(sock, ("127.0.0.1", server.port))
+            await loop.sock_sendall(sock, framed(b"x"))
+            await loop.sock_recv(sock, 1000)
+            assert len(server.connections) == 1
+            sock.close()
+            while server.connections:
+                await asyncio.sleep(0.001)
+
+    run(scenario())
+
+
+def test_a_client_that_asks_much_and_reads_nothing_holds_little_memory():
+    answer = framed(b"a" * 50_000)
+    served = 0
+
+    def serve(_connection, _frame):
+        nonlocal served
+        served += 1
+        return answer
+
+    async def scenario():
+        async with serving(serve) as server:
+            reader, writer = await connect(server)
+            writer.write(framed(b"?") * 10_000)
+            seen = -1
+            while seen != served:  # until the broker serves no more
+                seen = served
+                await asyncio.sleep(0.05)
+            (connection,) = server.connections
+            assert sum(map(len, connection.outbox._parts)) <= 8 * 1024 * 1024
+            for _ in range(10_000):
+                assert await reader.readexactly(len(answer)) == answer
+
+    run(scenario())
+
+
+def test_answers_that_come_after_the_client_went_are_dropped():
+    async def scenario():
+        waiting: list[Pending] = []
+
+        def serve(_connection, _frame):
+            waiting.append(Pending())
+            return waiting[-1]
+
+        async with serving(serve) as server:
+            _, writer = await connect(server)
+            writer.write(framed(b"x"))
+            while not waiting:
+                await asyncio.sleep(0.001)
+            writer.close()
+            while server.connections:
+                await asyncio.sleep(0.001)
+            waiting[0].finish(framed(b"too late"))
+
+    run(scenario())
+
+
+def test_an_answer_that_is_there_before_it_is_waited_for_is_sent():
+    def serve(_connection, frame):
+        pending = Pending()
+        pending.finish(framed(bytes(frame)))
+        return pending
+
+    async def scenario():
+        async with serving(serve) as server:
+            reader, writer = await connect(server)
+            writer.write(framed(b"one") + framed(b"two"))
+            assert [await read_frame(reader), await read_frame(reader)] == [b"one", b"two"]
+
+    run(scenario())
+
+
 def test_connections_beyond_the_limit_are_refused_and_counted():
     async def scenario():
         async with serving(echo, listener_limits=ListenerLimits(max_connections_per_ip=2)) as server:

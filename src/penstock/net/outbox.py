@@ -1,11 +1,11 @@
 """What waits to be sent on one connection, in order: bytes, and slices of files that go out by `sendfile`.
 
-As much is sent as the socket takes, and the loop calls again when it takes more. A slice costs no memory
-however large it is and however slow the reader. Before a slice is sent its pages are looked for with
-`preadv(RWF_NOWAIT)`; cold ones are read by a thread first, so that one old consumer never stalls the loop.
+As much is sent as the socket takes, and the loop calls again when it takes more. A slice costs no memory however large
+it is and however slow the reader. Before a slice is sent its pages are looked for with `preadv(RWF_NOWAIT)`; cold ones
+are read by a thread first, so that one old consumer never stalls the loop.
 
-`send` and `send_spliced` raise OSError when the connection is gone, for their caller to close it. What goes out later, when
-nobody calls, tells its end to the connection: `on_drained` when all is sent, `on_failed` when it cannot be.
+`send` and `send_spliced` raise OSError when the connection is gone, for their caller to close it. What goes out later,
+when nobody calls, tells its end to the connection: `on_drained` when all is sent, `on_failed` when it cannot be.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Outbox:
         if self._closed:
             return
         if error is not None:
-            self._on_failed(f"a slice could not be read: {error}")
+            self._fail(f"a slice could not be read: {error}")
         else:
             self._go_on()
 
@@ -177,10 +177,14 @@ class Outbox:
         try:
             self._flush()
         except OSError as error:
-            self._on_failed(str(error))
+            self._fail(str(error))
             return
         if not self._parts:
             self._on_drained()
+
+    def _fail(self, reason: str) -> None:
+        self.close()
+        self._on_failed(reason)
 
     def close(self) -> None:
         """Forget what is left. The socket belongs to the connection."""
