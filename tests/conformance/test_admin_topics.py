@@ -81,7 +81,7 @@ def test_names_that_differ_only_by_dot_and_underscore_collide(connection: raw.Co
         ({"replication_factor": 2}, Code.invalid_replication_factor),
     ],
 )
-def test_bad_counts_are_refused(connection: raw.Connection, name: str, fields: dict[str, int], code: Code) -> None:
+def test_bad_counts_are_refused(connection: raw.Connection, name: str, fields: dict[str, Any], code: Code) -> None:
     assert Code(create(connection, name=name, **fields).error_code) == code
     assert metadata(connection, name).error_code == Code.unknown_topic_or_partition
 
@@ -142,7 +142,7 @@ def test_counts_and_assignments_exclude_each_other(
 ) -> None:
     ((this,),) = assignments(connection, [[THIS_BROKER]])
     by_hand = [{"partition_index": 0, "broker_ids": [this]}]
-    fields = {"num_partitions": -1, "replication_factor": -1, "assignments": by_hand, **counts}
+    fields: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1, "assignments": by_hand, **counts}
     assert create(connection, name=name, **fields).error_code == Code.invalid_request
 
 

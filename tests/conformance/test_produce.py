@@ -77,6 +77,14 @@ def test_other_acks_are_refused(connection: raw.Connection, topic: str, acks: in
     assert raw.produce(connection, topic, ONE, acks=acks).error_code == Code.invalid_required_acks
 
 
+def test_min_insync_replicas_never_asks_for_more_than_there_are(
+    connection: raw.Connection, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(min_insync_replicas="3")
+    for acks in (1, -1):
+        assert raw.produce(connection, topic, ONE, acks=acks).error_code == 0
+
+
 REFUSED = {
     "no batch": (b"", Code.invalid_record),
     "two batches": (ONE + ONE, Code.invalid_record),
