@@ -206,6 +206,7 @@ def write_transactions(bootstrap: str, topic: str) -> None:
         producer.begin_transaction()
         for number in range(10):
             producer.produce(topic, b"%d" % number, partition=0)
+        assert producer.flush(60) == 0
         end(60)
 
 
