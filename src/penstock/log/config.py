@@ -5,8 +5,8 @@ values here are Kafka 4.3's defaults. Times are milliseconds, sizes are bytes, a
 limit". `LogConfig` is made from the broker's settings and the topic's own by `penstock.broker.config`, which has
 checked every value; the log trusts it. When a setting changes the log is given a new object, never a changed one.
 
-`producer_id_expiration_ms` is the one field that is the broker's and no topic's. The lists of throttled replicas are the
-topic's settings too, but belong to replication and are not here.
+`producer_id_expiration_ms` is the one field that is the broker's and no topic's. The lists of throttled replicas are
+the topic's settings too, but belong to replication and are not here.
 """
 
 from __future__ import annotations

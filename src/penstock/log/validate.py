@@ -22,7 +22,7 @@ follow on and that epochs do not go back.
 
 from __future__ import annotations
 
-from penstock.errors import ErrorCode, KafkaError
+from penstock.errors import ErrorCode, InvalidRecordsError, KafkaError
 from penstock.log.config import LogConfig
 from penstock.types import Bytes
 from penstock.wire.compression import compress
@@ -71,10 +71,11 @@ def prepare_or_raise(records: memoryview | bytearray, config: LogConfig, now_ms:
     if config.compacts:
         check_keys(records)
     if not config.log_append_time:
-        check_timestamps(header, config, now_ms)
+        check_timestamps(records, header, config, now_ms)
     codec = CODEC_NAMES.get(config.compression_type)
     if codec is not None and codec != header.compression:
         records = recompress(records, header, codec, config)
+        check_size(records, config.max_message_bytes)
     if config.log_append_time:
         set_log_append_time(records, 0, now_ms)
     if len(records) > config.segment_bytes:
@@ -107,21 +108,25 @@ def check_producer(header: BatchHeader) -> None:
 
 def check_keys(records: Bytes) -> None:
     """Compaction keeps the newest record of each key, so there must be one."""
-    for record in iterate_records(records):
-        if record.key is None:
-            raise invalid_record("A compacted topic takes no record without a key.")
+    keyless = [place for place, record in enumerate(iterate_records(records)) if record.key is None]
+    if keyless:
+        message = "A compacted topic takes no record without a key."
+        raise InvalidRecordsError(ErrorCode.INVALID_RECORD, message, [(place, message) for place in keyless])
 
 
-def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def check_timestamps(records: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """By the header: the first record's timestamp and the largest. No timestamp at all is accepted, as by Kafka."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     for timestamp in (header.base_timestamp, header.max_timestamp):
         if timestamp != NO_TIMESTAMP and not oldest_ms <= timestamp <= newest_ms:
-            raise KafkaError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"The timestamp {timestamp} is not between {oldest_ms} and {newest_ms}, which the topic accepts.",
-            )
+            message = f"The batch has an invalid timestamp, {timestamp}: the topic takes {oldest_ms} to {newest_ms}."
+            wrong = [
+                (place, f"The timestamp {record.timestamp} is out of range.")
+                for place, record in enumerate(iterate_records(records))
+                if record.timestamp != NO_TIMESTAMP and not oldest_ms <= record.timestamp <= newest_ms
+            ]
+            raise InvalidRecordsError(ErrorCode.INVALID_TIMESTAMP, message, wrong)
 
 
 def recompress(records: Bytes, header: BatchHeader, codec: Codec, config: LogConfig) -> memoryview:

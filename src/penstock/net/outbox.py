@@ -22,7 +22,7 @@ from typing import Protocol
 from penstock.env.files import File
 from penstock.types import Bytes
 
-TURN_BYTES = 1024 * 1024
+TURN_BYTES = 4 * 1024 * 1024
 """How much one connection sends before the others get their turn."""
 
 STRETCH_BYTES = 1024 * 1024

@@ -93,7 +93,8 @@ class Partition:
             self._refusal = (ErrorCode.KAFKA_STORAGE_ERROR, "the disk is nearly full (penstock.disk.reserve.bytes)")
 
     def on_config(self) -> None:
-        self._min_insync_replicas = self.log.config.min_insync_replicas
+        """As in Kafka, no more in-sync replicas are asked for than the partition has."""
+        self._min_insync_replicas = min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
     def append(self, records: memoryview, acks: int) -> AppendResult:
         """Append a producer's batch as leader. KafkaError says why not; nothing was written then."""
