@@ -8,8 +8,11 @@ from typing import Any
 
 from penstock.wire import api as apis
 
-MODULES = dict(apis.MODULES)
-"""API key -> module; today every API that we can encode is served."""
+NOT_SERVED: frozenset[int] = frozenset()
+"""APIs that we can encode but do not answer yet."""
+
+MODULES = {key: name for key, name in apis.MODULES.items() if key not in NOT_SERVED}
+"""API key -> module, of what is advertised."""
 
 
 def load(key: int) -> Callable[..., Any]:
