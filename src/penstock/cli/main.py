@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -31,6 +32,16 @@ class _Commands(click.Group):
         command: click.Command = importlib.import_module(f"penstock.cli.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Ctrl-C ends a command without a word; a reader that has gone (`| head`) is no failure."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(130)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python flushes at exit goes nowhere
+            sys.exit(0)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list for --help, from the table: nothing is imported for it."""
         with formatter.section("Commands"):
@@ -54,9 +65,6 @@ def main() -> None:
     except (ConfigError, KafkaError) as error:
         click.echo(f"penstock: {error}", err=True)
         sys.exit(1)
-    except BrokenPipeError:  # `penstock consume ... | head`
-        sys.stderr.close()
-        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -84,9 +84,9 @@ class _Silent:
 
 
 @contextmanager
-def progress(label: str, total: int, *, is_bytes: bool = False) -> Iterator[Progress]:
-    """A bar on standard error while long work goes on; nothing where nobody watches, or where the result is shown."""
-    if not sys.stderr.isatty() or sys.stdout.isatty():
+def progress(label: str, total: int, *, is_bytes: bool = False, is_shown: bool = True) -> Iterator[Progress]:
+    """A bar on standard error while long work goes on; nothing where nobody watches."""
+    if not (is_shown and sys.stderr.isatty()):
         yield _Silent()
         return
     from rich.console import Console

@@ -90,7 +90,7 @@ def list_topics(internal: bool, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show partitions, leaders, offsets, sizes and the settings that are not defaults; of all topics when none is named."""
+    """Show partitions, leaders, offsets, sizes and settings that are not defaults; of all topics when none is named."""
     with connect(bootstrap) as cluster:
         admin = Admin(cluster)
         topics = admin.describe_topics(names) if names else admin.list_topics()
@@ -145,7 +145,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
         admin.describe_topics(names)  # a wrong name among them stops it before the first is gone
         if not yes and sys.stdin.isatty():
             question = f"Delete {', '.join(names)} and all messages in {'it' if len(names) == 1 else 'them'}?"
-            click.confirm(question, abort=True, err=True)
+            if not click.confirm(question, err=True):
+                sys.exit(1)
         for name in dict.fromkeys(names):
             admin.delete_topic(name)
             if not as_json:

@@ -34,6 +34,9 @@ from penstock.wire.api.metadata import MetadataRequest, MetadataRequestTopic, Me
 from penstock.wire.schema import Struct
 
 DEFAULT_TIMEOUT_MS = 30_000
+REQUEST_TIMEOUT_MS = 40_000
+"""For one answer: more than any wait that a request asks the broker for, less than a delivery may take."""
+
 CONNECT_TIMEOUT_MS = 10_000
 """For one address: a host that drops packets must not use up the time for the others."""
 
@@ -96,8 +99,9 @@ class Cluster:
         """The moment at which a call that starts now gives up."""
         return self._clock.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
-    def is_past(self, deadline: float) -> bool:
-        return self._clock.monotonic() >= deadline
+    def answer_deadline(self, deadline: float) -> float:
+        """For the answer to one request: a broker that hangs must leave time to try again."""
+        return min(deadline, self.deadline(REQUEST_TIMEOUT_MS))
 
     # Requests
 
@@ -108,9 +112,9 @@ class Cluster:
         deadline = self.deadline() if deadline is None else deadline
         connection = self.connection(node_id, deadline) if node_id is not None else self._any_connection(deadline)
         try:
-            return connection.request(api, message, deadline)
+            return connection.request(api, message, self.answer_deadline(deadline))
         except OSError as error:
-            raise _network_error(f"{connection.host}:{connection.port}", error) from error
+            raise network_error(connection, error) from error
 
     def request_controller(self, api: Api, message: Struct, deadline: float) -> Struct:
         """A request that changes the cluster: to its controller where that is known."""
@@ -136,22 +140,24 @@ class Cluster:
     # Connections
 
     def connection(self, node_id: int, deadline: float) -> BlockingConnection:
-        """The connection to this broker, opened at the first use."""
+        """The connection to this broker that all share, opened at the first use."""
         known = self._connections.get(node_id)
-        if known is not None and known.is_open:
-            return known
+        if known is None or not known.is_open:
+            known = self._connections[node_id] = self.open_connection(node_id, deadline)
+        return known
+
+    def open_connection(self, node_id: int, deadline: float) -> BlockingConnection:
+        """A connection of the caller's own, for requests that wait long: nothing else has to wait behind them."""
         if node_id not in self.metadata.nodes:
             self.refresh((), deadline=deadline)
         address = self.metadata.nodes.get(node_id)
         if address is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"Broker {node_id} is not in the cluster now.")
         try:
-            opened = self._open(address, deadline)
+            return self._open(address, deadline)
         except OSError as error:
             said = f"Broker {node_id} says that it is at {address}, but it does not answer there: {_reason(error)}."
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{said} Check its advertised.listeners.") from error
-        self._connections[node_id] = opened
-        return opened
 
     def _any_connection(self, deadline: float) -> BlockingConnection:
         """One that is open; else the first address that answers, of the brokers known and those given at the start."""
@@ -227,7 +233,9 @@ class Cluster:
         return leader
 
 
-def _network_error(where: str, error: OSError) -> KafkaError:
+def network_error(connection: BlockingConnection, error: OSError) -> KafkaError:
+    """A failed connection as an error that may be retried."""
+    where = Address(connection.host, connection.port)
     return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"The connection to {where} failed: {_reason(error)}.")
 
 

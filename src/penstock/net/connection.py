@@ -8,8 +8,8 @@ Rules:
 - after any error the connection is closed: what the broker got, and what it would answer, is not known any more;
 - requests may be pipelined: `send` several, then `receive` as many answers, in the same order.
 
-Errors are `OSError` (`TimeoutError` among them) when the network fails and `KafkaError` when the broker answers nonsense
-or has no version of an API in common. It does not reconnect or retry: `client` does.
+Errors are `OSError` (`TimeoutError` among them) when the network fails, and `KafkaError` when the broker answers
+nonsense or has no version of an API in common. It does not reconnect or retry: `client` does.
 """
 
 from __future__ import annotations
@@ -70,11 +70,6 @@ class BlockingConnection:
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
 
-    @property
-    def has_answer(self) -> bool:
-        """Whether `receive` returns without waiting for the socket."""
-        return bool(self._answers)
-
     def fileno(self) -> int:
         """For `select`: readable when an answer, or a part of one, has come."""
         return self._socket.fileno()
@@ -103,10 +98,10 @@ class BlockingConnection:
                 if not data:
                     raise ConnectionResetError("the broker closed the connection")
                 self._answers.extend(self._machine.receive(data))
-            return self._answers.popleft()
         except (OSError, KafkaError):
             self.close()
             raise
+        return self._answers.popleft()
 
     def close(self) -> None:
         self._socket.close()

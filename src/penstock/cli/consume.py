@@ -1,0 +1,179 @@
+"""`penstock consume`: print the messages of a topic.
+
+Without --follow it reads what is there, from the beginning unless told otherwise, up to the end as it was when it
+started, and exits. With --follow it waits for more, from the end unless told otherwise, until Ctrl-C.
+It is no member of a group and commits nothing: the same command prints the same messages again.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import click
+
+from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect
+from penstock.cli.message_format import Write, message_format
+from penstock.cli.moment import Moment
+from penstock.cli.output import note, progress
+from penstock.client.cluster import Cluster
+from penstock.client.fetcher import Fetched, Fetcher, records_of
+from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
+from penstock.env.clock import SystemClock
+from penstock.errors import ConfigError
+from penstock.types import TopicPartition
+
+UNBOUNDED = sys.maxsize
+MOMENT = Moment(SystemClock().now_ms)
+
+Offsets = dict[TopicPartition, int]
+
+
+@click.command("consume")
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="May be repeated.")
+@click.option("--from-beginning", is_flag=True, help="Start with the oldest message.  [default without --follow]")
+@click.option("--offset", type=int, metavar="N|-N", help="Start at this offset; -N: N messages before the end.")
+@click.option("--from-time", type=MOMENT, metavar="TIME", help="Start here: 2024-05-01T12:00, '1h ago', ms.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Stop before this offset.")
+@click.option("--to-time", type=MOMENT, metavar="TIME", help="Stop before this time.")
+@click.option("--max", "-n", "limit", type=click.IntRange(min=1), metavar="N", help="Print at most N messages.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
+@click.option(
+    "--format",
+    "format_",
+    default="value",
+    show_default=True,
+    metavar="FORMAT",
+    help="value, key-value, json, or a pattern like '%k %v': %t topic, %p partition, %o offset, %k key, %v value, "
+    "%h headers, %T timestamp, %d date.",
+)
+@click.option("--headers", "with_headers", is_flag=True, help="Headers before each message.")
+@click.option("--json", "as_json", is_flag=True, help="As --format json: one object on each line.")
+@bootstrap_option
+def command(
+    topic: str,
+    partitions: tuple[int, ...],
+    from_beginning: bool,
+    offset: int | None,
+    from_time: int | None,
+    to_offset: int | None,
+    to_time: int | None,
+    limit: int | None,
+    follow: bool,
+    format_: str,
+    with_headers: bool,
+    as_json: bool,
+    bootstrap: str,
+) -> None:
+    r"""Print the messages of a topic.
+
+    Reads what is there and exits; with --follow it waits for more. Messages of one partition come in their order,
+    those of different partitions as they arrive. Nothing is committed: no group is involved.
+
+    \b
+      penstock consume orders --max 10
+      penstock consume orders --follow --format '%d %k %v'
+      penstock consume orders --from-time '1h ago' --format json
+    """
+    if sum((from_beginning, offset is not None, from_time is not None)) > 1:
+        raise click.UsageError("Give one start: --from-beginning, --offset or --from-time.")
+    if to_offset is not None and to_time is not None:
+        raise click.UsageError("Give one end: --to-offset or --to-time.")
+    try:
+        is_terminal = sys.stdout.isatty()
+        write = message_format("json" if as_json else format_, with_headers=with_headers, is_terminal=is_terminal)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--format") from None
+    with connect(bootstrap) as cluster:
+        chosen = _choose_partitions(cluster, topic, partitions)
+        bounds = _Bounds.of(cluster, chosen)
+        start = _starts(cluster, bounds, offset, from_time, follow and not from_beginning)
+        end = _ends(cluster, bounds, to_offset, to_time, follow)
+        _print_all(cluster, start, end, limit or UNBOUNDED, write, is_terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Where the partitions start and end now."""
+
+    earliest: Offsets
+    latest: Offsets
+
+    @classmethod
+    def of(cls, cluster: Cluster, partitions: list[TopicPartition]) -> _Bounds:
+        first = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+        last = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+        return cls({where: first[where].offset for where in first}, {where: last[where].offset for where in last})
+
+
+def _choose_partitions(cluster: Cluster, topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
+    info = cluster.retry(lambda deadline: cluster.topic(topic, deadline=deadline))
+    count = len(info.partitions)
+    for number in numbers:
+        if number >= count:
+            raise ConfigError(f"Topic {topic!r} has no partition {number}: it has {count}, numbered from 0.")
+    return [TopicPartition(topic, number) for number in dict.fromkeys(numbers or range(count))]
+
+
+def _starts(cluster: Cluster, bounds: _Bounds, offset: int | None, from_time: int | None, at_end: bool) -> Offsets:
+    if from_time is not None:
+        return _offsets_at(cluster, bounds, from_time)
+    if offset is None:
+        return dict(bounds.latest if at_end else bounds.earliest)
+    if offset < 0:
+        return {where: max(bounds.earliest[where], end + offset) for where, end in bounds.latest.items()}
+    for where, earliest in bounds.earliest.items():
+        latest = bounds.latest[where]
+        if not earliest <= offset <= latest:
+            raise ConfigError(
+                f"Partition {where} has no offset {offset}: it begins at {earliest} and ends at {latest}."
+            )
+    return dict.fromkeys(bounds.earliest, offset)
+
+
+def _ends(cluster: Cluster, bounds: _Bounds, to_offset: int | None, to_time: int | None, follow: bool) -> Offsets:
+    if to_time is not None:
+        return _offsets_at(cluster, bounds, to_time)
+    if to_offset is not None:
+        return {where: to_offset if follow else min(to_offset, end) for where, end in bounds.latest.items()}
+    return {} if follow else dict(bounds.latest)
+
+
+def _offsets_at(cluster: Cluster, bounds: _Bounds, timestamp: int) -> Offsets:
+    """The first offset at or after the time; the end where nothing is that late."""
+    found = list_offsets(cluster, dict.fromkeys(bounds.latest, timestamp))
+    return {where: bounds.latest[where] if at.offset == NO_OFFSET else at.offset for where, at in found.items()}
+
+
+def _print_all(cluster: Cluster, starts: Offsets, ends: Offsets, limit: int, write: Write, is_terminal: bool) -> None:
+    """Print from the starts to the ends, which are exclusive; a partition without an end is followed."""
+    ahead = {where: offset for where, offset in starts.items() if offset < ends.get(where, UNBOUNDED)}
+    total = sum(ends[where] - offset for where, offset in ahead.items() if where in ends)
+    printed = 0
+    with (
+        Fetcher(cluster, ahead) as fetcher,
+        progress("Reading", total, is_shown=total > 0 and not is_terminal) as bar,
+    ):
+        while fetcher.positions and printed < limit:
+            for fetched in fetcher.poll():
+                where, position = fetched.where, fetcher.positions[fetched.where]
+                end = ends.get(where, UNBOUNDED)
+                printed += _print_records(fetched, end, limit - printed, write)
+                bar.advance(min(position, end) - fetched.offset)
+                if position >= end:
+                    fetcher.stop(where)
+            sys.stdout.buffer.flush()
+    if is_terminal and not printed:
+        note("There are no messages there.")
+
+
+def _print_records(fetched: Fetched, end: int, limit: int, write: Write) -> int:
+    """How many were printed."""
+    printed = 0
+    for record in records_of(fetched):
+        if printed == limit or record.offset >= end:
+            break
+        sys.stdout.buffer.write(write(fetched.where, record))
+        printed += 1
+    return printed

@@ -1,0 +1,50 @@
+"""A moment on the command line: "2024-05-01T12:00", "1h ago", "now", or milliseconds since 1970.
+
+A date without a zone means local time, as people do who type it. The result is what Kafka counts in: milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Any
+
+import click
+
+_UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)[a-z]*(?:\s+ago)?", re.IGNORECASE)
+
+
+class Moment(click.ParamType[int]):
+    """A point in time, as milliseconds since 1970."""
+
+    name = "time"
+
+    def __init__(self, now_ms: Any) -> None:
+        self._now_ms = now_ms
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_moment(value, self._now_ms())
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def parse_moment(text: str, now_ms: int) -> int:
+    """ValueError with a sentence when it is no moment."""
+    text = text.strip()
+    if text.lower() == "now":
+        return now_ms
+    if text.isascii() and text.isdigit():
+        return int(text)
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return now_ms - int(float(ago[1]) * _UNITS_MS[ago[2].lower()])
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{text!r} is no time. Write 2024-05-01T12:00, '1h ago', or milliseconds since 1970."
+        ) from None

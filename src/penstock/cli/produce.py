@@ -1,0 +1,231 @@
+"""`penstock produce`: lines of standard input or of a file become messages.
+
+Nothing is lost silently: every message is confirmed by the broker (unless --acks 0), what went where is said at the
+end on standard error, and the exit status is 1 when a message was not written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import IO
+
+import click
+
+from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect, json_option
+from penstock.cli.lines import read_lines
+from penstock.cli.message_json import Message, from_json
+from penstock.cli.output import note, plural, progress, show_json
+from penstock.client.partitioner import PARTITIONERS
+from penstock.client.producer import ACKS_ALL, Delivery, Producer
+from penstock.errors import ConfigError, KafkaError
+from penstock.types import TopicPartition
+from penstock.wire.record import Headers
+from penstock.wire.records import Codec
+
+ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
+
+Parse = Callable[[bytes], Message]
+
+
+@click.command("produce")
+@click.argument("topic", shell_complete=complete_topic)
+@click.option("--key", help="The key of every message.")
+@click.option("--key-separator", metavar="X", help="A line is a key, then X, then the value.")
+@click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="For every message; may be repeated.")
+@click.option("--partition", type=click.IntRange(min=0), help="Where every message goes.  [default: by its key]")
+@click.option(
+    "--partitioner",
+    type=click.Choice(list(PARTITIONERS)),
+    default="murmur2_random",
+    show_default=True,
+    help="How a key chooses: as Java's clients do, as librdkafka's do, or not at all.",
+)
+@click.option(
+    "--compression", type=click.Choice([codec.name.lower() for codec in Codec]), default="none", show_default=True
+)
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who must have it.")
+@click.option("--file", "path", type=click.Path(exists=True, dir_okay=False), help="Instead of standard input.")
+@click.option("--format", "format_", type=click.Choice(["lines", "json"]), default="lines", show_default=True)
+@click.option("--create", is_flag=True, help="Let the broker create the topic if it is not there.")
+@bootstrap_option
+@json_option
+def command(
+    topic: str,
+    key: str | None,
+    key_separator: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
+    partitioner: str,
+    compression: str,
+    acks: str,
+    path: str | None,
+    format_: str,
+    create: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    r"""Send messages, one for each line of standard input or of a file.
+
+    With --format json a line is {"value": ..., "key": ..., "headers": {...}, "timestamp": ms, "partition": n}, of which
+    only the value is needed: what `penstock consume --format json` prints can be sent again.
+
+    \b
+      echo hello | penstock produce greetings
+      penstock produce orders --key-separator : --file orders.txt --compression zstd
+    """
+    parse = _parser(key, key_separator, _headers(headers), partition, format_)
+    tally = Tally()
+    with ExitStack() as stack:
+        cluster = stack.enter_context(connect(bootstrap))
+        producer = Producer(
+            cluster,
+            on_delivery=tally.on_delivery,
+            acks=ACKS[acks],
+            codec=Codec[compression.upper()],
+            partitioner=PARTITIONERS[partitioner](),
+            may_create_topics=create,
+        )
+        cluster.retry(lambda deadline: cluster.topic(topic, deadline=deadline, may_create=create))
+        stream = stack.enter_context(open(path, "rb")) if path else sys.stdin.buffer
+        if path is None and sys.stdin.isatty():
+            note(f"Each line is a message to {topic}. Ctrl-D ends.")
+        try:
+            complaint = _send_all(producer, topic, stream, parse)
+        except KeyboardInterrupt:
+            tally.show(topic, as_json)
+            raise
+    tally.show(topic, as_json)
+    if complaint is not None:
+        raise ConfigError(complaint)
+    if tally.failed:
+        sys.exit(1)
+
+
+class Tally:
+    """What became of the messages."""
+
+    def __init__(self) -> None:
+        self.written: dict[TopicPartition, list[Delivery]] = defaultdict(list)
+        self.failed = 0
+        self.reasons: dict[str, int] = defaultdict(int)
+
+    def on_delivery(self, delivery: Delivery) -> None:
+        if delivery.error is None:
+            neighbours = self.written[delivery.where]
+            if neighbours and neighbours[-1].base_offset + neighbours[-1].count == delivery.base_offset >= 0:
+                last = neighbours.pop()
+                delivery = Delivery(last.where, last.count + delivery.count, last.base_offset)
+            neighbours.append(delivery)
+        else:
+            self.failed += delivery.count
+            self.reasons[str(delivery.error)] += delivery.count
+
+    def count(self, where: TopicPartition) -> int:
+        return sum(delivery.count for delivery in self.written[where])
+
+    def show(self, topic: str, as_json: bool) -> None:
+        partitions = sorted(self.written)
+        total = sum(map(self.count, partitions))
+        if as_json:
+            sent = [{"partition": where.partition, "count": self.count(where)} for where in partitions]
+            show_json({"topic": topic, "written": total, "failed": self.failed, "partitions": sent})
+        else:
+            note(f"{plural(total, 'message')} written to {topic}{':' if total else '.'}")
+            for where in partitions:
+                note(f"  partition {where.partition}: {plural(self.count(where), 'message')}{self._offsets(where)}")
+        for reason, count in self.reasons.items():
+            note(f"{plural(count, 'message')} NOT written: {reason}")
+
+    def _offsets(self, where: TopicPartition) -> str:
+        """Where they are, when they stand together and the broker said so."""
+        first, *others = self.written[where]
+        if others or first.base_offset < 0:
+            return ""
+        if first.count == 1:
+            return f", offset {first.base_offset}"
+        return f", offsets {first.base_offset} to {first.base_offset + first.count - 1}"
+
+
+def _send_all(producer: Producer, topic: str, stream: IO[bytes], parse: Parse) -> str | None:
+    """Send every line; what was wrong with one of them, at which sending stopped."""
+    total = os.fstat(stream.fileno()).st_size if stream is not sys.stdin.buffer else 0
+    with progress(f"Sending to {topic}", total, is_bytes=True, is_shown=total > 0) as bar:
+        for number, line in enumerate(_lines(producer, stream), 1):
+            try:
+                _send(producer, topic, parse(line))
+            except (ValueError, KafkaError) as error:
+                producer.flush()
+                what = str(error).removesuffix(".")
+                return f"Line {number} cannot be sent: {what}. The lines before it were sent, no line after it was."
+            bar.advance(len(line) + 1)
+        producer.flush()
+    return None
+
+
+def _send(producer: Producer, topic: str, message: Message) -> None:
+    producer.send(
+        topic,
+        message.value,
+        key=message.key,
+        headers=message.headers,
+        timestamp_ms=message.timestamp_ms,
+        partition=message.partition,
+    )
+
+
+def _lines(producer: Producer, stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines; while there are none for the moment, what was gathered goes out."""
+    for line in read_lines(stream):
+        if line is None:
+            producer.flush()
+        else:
+            yield line
+
+
+def _parser(key: str | None, separator: str | None, headers: Headers, partition: int | None, format_: str) -> Parse:
+    if format_ == "json":
+        if key is not None or separator is not None:
+            raise click.UsageError("With --format json the key is in the line: leave --key and --key-separator out.")
+        return lambda line: _filled_in(from_json(line), headers, partition)
+    if key is not None and separator is not None:
+        raise click.UsageError("Give --key or --key-separator, not both.")
+    if separator is None:
+        fixed = None if key is None else key.encode()
+        return lambda line: Message(line, fixed, headers, None, partition)
+    mark = _unescape(separator)
+
+    def split(line: bytes) -> Message:
+        found, middle, value = line.partition(mark)
+        if not middle:
+            raise ValueError(f"it has no {separator!r} between key and value")
+        return Message(value, found, headers, None, partition)
+
+    return split
+
+
+def _filled_in(message: Message, headers: Headers, partition: int | None) -> Message:
+    """What the line leaves open comes from the command line."""
+    chosen = partition if message.partition is None else message.partition
+    return replace(message, headers=message.headers + headers, partition=chosen)
+
+
+def _headers(pairs: tuple[str, ...]) -> Headers:
+    headers = []
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} is not key=value.", param_hint="--header")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+def _unescape(text: str) -> bytes:
+    r"""\\t is a tab: shells make it hard to write one."""
+    if not text:
+        raise click.BadParameter("It must not be empty.", param_hint="--key-separator")
+    return text.replace("\\t", "\t").encode()
