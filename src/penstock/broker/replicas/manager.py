@@ -1,12 +1,14 @@
 """The partitions of this broker: opened, created, changed and deleted as the metadata image says.
 
 `by_name` and `by_id` are what the hot path reads: topic -> partition index -> Partition. The image is the truth; a log
-directory whose topic the image does not know is left alone and reported, never deleted (B24).
+directory whose topic the image does not know is put aside and reported, never deleted (B24). A disk that fails makes
+partitions unusable; it does not stop the broker, nor the controller, whose listener this is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
@@ -14,15 +16,20 @@ from concurrent.futures import Executor
 from penstock.broker.config import BrokerConfig
 from penstock.broker.purgatory import Purgatory
 from penstock.broker.replicas.partition import Partition
-from penstock.errors import ErrorCode, KafkaError
+from penstock.errors import ErrorCode, KafkaError, StorageError
 from penstock.log.config import LogConfig
+from penstock.log.log import Log
 from penstock.log.manager import LogManager
 from penstock.metadata.image import Delta, Image, PartitionImage, TopicImage
 from penstock.metadata.records import DEFAULT_BROKER
 from penstock.types import TopicPartition
 
+logger = logging.getLogger(__name__)
+
 
 class ReplicaManager:
+    """What is open here, and the settings in force."""
+
     def __init__(
         self,
         broker_id: int,
@@ -71,6 +78,9 @@ class ReplicaManager:
         self.logs.open(self._known_logs(image))
         new_ids = [self._chance.randbytes(16) for _ in self.logs.directories]
         self.logs.check_identity(image.cluster_id, self._broker_id, new_ids)
+        if self._needs_sync:  # what a crash left in memory only must not be shown before it is on disk
+            for log in self.logs.logs.values():
+                _flush(log)
 
     async def _create(self, image: Image, delta: Delta) -> None:
         new = [(topic, state) for topic in delta.topics_created for state in topic.partitions]
@@ -80,20 +90,24 @@ class ReplicaManager:
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._executor, self._create_logs, image, mine)
         for topic, state in mine:
-            self._open_partition(image, topic, state)
+            self._open_partition(topic, state)
 
     def _create_logs(self, image: Image, new: list[tuple[TopicImage, PartitionImage]]) -> None:
         """In a thread."""
+        configs = {topic.name: self.log_config(image, topic.name) for topic, _ in new}
         for topic, state in new:
             tp = TopicPartition(topic.name, state.index)
-            if tp not in self.logs.logs:
-                self.logs.create(tp, topic.topic_id, self.log_config(image, topic.name))
+            if tp in self.logs.logs:
+                continue
+            try:
+                self.logs.create(tp, topic.topic_id, configs[topic.name])
+            except StorageError as error:
+                logger.error("%s cannot be used until the next start: %s", tp, error)
 
-    def _open_partition(self, image: Image, topic: TopicImage, state: PartitionImage) -> None:
-        if self._broker_id not in state.replicas:
+    def _open_partition(self, topic: TopicImage, state: PartitionImage) -> None:
+        log = self.logs.logs.get(TopicPartition(topic.name, state.index))
+        if log is None:  # it could not be made, which was said
             return
-        tp = TopicPartition(topic.name, state.index)
-        log = self.logs.logs.get(tp) or self.logs.create(tp, topic.topic_id, self.log_config(image, topic.name))
         partition = Partition(self._broker_id, log, state, self._purgatory, self._needs_sync)
         partitions = self.by_name.setdefault(topic.name, {})
         partitions[state.index] = partition
@@ -105,7 +119,10 @@ class ReplicaManager:
             del self.by_name[topic.name]
         for index, partition in partitions.items():
             partition.retire()
-            self.logs.delete(TopicPartition(topic.name, index))
+            try:
+                self.logs.delete(TopicPartition(topic.name, index))
+            except StorageError as error:  # the next start puts the directory aside
+                logger.error("%s", error)
 
     def _apply_broker_config(self, image: Image) -> None:
         default = image.broker_config(DEFAULT_BROKER)
@@ -125,15 +142,23 @@ class ReplicaManager:
 
     def _known_logs(self, image: Image) -> Mapping[TopicPartition, tuple[bytes, LogConfig]]:
         """What recovery may open: every partition that the image gives to this broker."""
-        return {
-            TopicPartition(topic.name, state.index): (topic.topic_id, self.log_config(image, topic.name))
-            for topic in image.topics.values()
-            for state in topic.partitions
-            if self._broker_id in state.replicas
-        }
+        known: dict[TopicPartition, tuple[bytes, LogConfig]] = {}
+        for topic in image.topics.values():
+            config = self.log_config(image, topic.name)
+            for state in topic.partitions:
+                if self._broker_id in state.replicas:
+                    known[TopicPartition(topic.name, state.index)] = (topic.topic_id, config)
+        return known
 
     def partition_or_raise(self, topic: str, index: int) -> Partition:
         partition = self.by_name.get(topic, {}).get(index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
+
+
+def _flush(log: Log) -> None:
+    try:
+        log.flush()
+    except StorageError as error:  # the log is fenced: it shows what is on disk, and takes nothing
+        logger.error("%s", error)
