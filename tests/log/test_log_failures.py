@@ -43,10 +43,11 @@ def test_a_full_disk_refuses_appends_serves_reads_and_recovers() -> None:
     log = world.open(SMALL)
     world.files.capacity = 3000
     appended = 0
+    while world.files.used_bytes < 2900:
+        log.append_as_leader(batch([b"%d" % appended]), 0)
+        appended += 1
     with pytest.raises(StorageError):
-        while True:
-            log.append_as_leader(batch([b"%d" % appended]), 0)
-            appended += 1
+        log.append_as_leader(batch([b"x" * 200]), 0)
     assert not log.is_fenced
     assert [value for _, value in offsets_and_values(log, 0)] == [b"%d" % each for each in range(appended)]
     world.files.heal()

@@ -2,8 +2,8 @@
 
 The model keeps the records with their offsets, how far the log was synced, and what each producer sent. A crash keeps
 the synced prefix and some of the rest, in order: the model then takes over what the log recovered, after checking that
-it is such a prefix. Where the end of a closed segment was lost and a later segment was not, there may be a hole in the unsynced
-part: the log must say so, and everything else must be there.
+it is such a prefix. Where the end of a closed segment was lost and a later segment was not, there may be a hole in the
+unsynced part: the log must say so, and everything else must be there.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import base64
 import errno
 import fcntl
 import logging
+import os
 import re
 from collections.abc import Mapping
 
@@ -75,7 +76,7 @@ class LogDirectory:
 
     def open(self) -> None:
         """Lock it, take the clean marker away, and read the checkpoints. OSError means that it cannot be used."""
-        self._files.make_dir(self.path)
+        self._make()
         self._take_lock()
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         self.was_clean = self._files.exists(marker)
@@ -85,6 +86,17 @@ class LogDirectory:
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._read(HIGH_WATERMARK_CHECKPOINT)
+
+    def _make(self) -> None:
+        """The directory and its parents, durably."""
+        missing = []
+        path = self.path
+        while path and not self._files.exists(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        self._files.make_dir(self.path)
+        for made in missing:
+            self._files.sync_dir(os.path.dirname(made) or ".")
 
     def _take_lock(self) -> None:
         self._lock = self._files.open(f"{self.path}/{LOCK_FILE}", create=True)
