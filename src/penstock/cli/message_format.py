@@ -3,8 +3,8 @@
     value       the value                       key-value   the key, a tab, the value
     json        one object on each line (see `message_json`)
 
-    %t topic  %p partition  %o offset  %k key  %v value  %h headers  %T timestamp in ms  %d date and time (UTC)  %% a percent
-    \\n \\t       line feed, tab
+    %t topic        %p partition    %o offset      %k key      %v value       %h headers
+    %T time in ms   %d date, time   %% a percent   \\n an end of line   \\t a tab
 
 Rules:
 - in a pipe keys and values are the bytes that they are; every message ends with a line feed;

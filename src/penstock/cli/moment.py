@@ -6,6 +6,7 @@ A date without a zone means local time, as people do who type it. The result is 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ class Moment(click.ParamType[int]):
 
     name = "time"
 
-    def __init__(self, now_ms: Any) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -1,7 +1,8 @@
 """`penstock serve`: run a broker until it is told to stop.
 
 The banner says where it listens, where its data is, what an acknowledgement means and what to try next. When clients
-can connect, one line `ready` goes to standard error. SIGTERM and SIGINT stop it cleanly; a second one at once.
+can connect, one line `ready` goes to standard error. SIGTERM and SIGINT stop it cleanly; a second one at once. A broker
+that lost its metadata stops by itself and says so. Exit status: 0 when it was asked to stop, else 1.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import click
 from penstock import __version__
 
 if TYPE_CHECKING:
+    from penstock.broker.broker import Broker
     from penstock.broker.config import BrokerConfig
 
 DURABILITY = {
@@ -73,7 +75,9 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
         factory = uvloop.new_event_loop
     except ImportError:
-        logging.getLogger(__name__).warning("uvloop is not installed; plain asyncio serves too, at about half the speed")
+        logging.getLogger(__name__).warning(
+            "uvloop is not installed; plain asyncio serves too, at about half the speed"
+        )
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
 
@@ -99,8 +103,18 @@ async def _serve(config: BrokerConfig, quiet: bool) -> None:
     if not quiet:
         _show_banner(config, broker.addresses)
     print("ready", file=sys.stderr, flush=True)
-    await stopping.wait()
+    await _run_until_asked(broker, stopping)
+
+
+async def _run_until_asked(broker: Broker, stopping: asyncio.Event) -> None:
+    """Wait until the broker is asked to stop, or has to, and stop it; raises when it had to."""
+    waiting = [asyncio.create_task(stopping.wait()), asyncio.create_task(broker.wait_lost())]
+    done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for each in rest:
+        each.cancel()
     await broker.stop()
+    for each in done:
+        each.result()
 
 
 def _show_banner(config: BrokerConfig, addresses: list[tuple[str, str, int]]) -> None:
@@ -116,6 +130,8 @@ def _show_banner(config: BrokerConfig, addresses: list[tuple[str, str, int]]) ->
     unused = config.not_implemented()
     if unused:
         lines.append(f"  note        set but not implemented yet, so without effect: {', '.join(unused)}")
+    for reason, names in config.without_meaning().items():
+        lines.append(f"  note        set but without meaning here, since {reason}: {', '.join(names)}")
     if not all(listener.is_loopback for listener in config.listeners):
         lines.append(
             "  WARNING     other machines can connect, and nobody has to authenticate: everyone may read and write"

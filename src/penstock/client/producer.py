@@ -167,7 +167,7 @@ class Producer:
         batch = self._open.get(where)
         if batch is not None and batch.size_bytes + size > self._batch_bytes:
             self.flush()
-            batch = None
+            where, batch = TopicPartition(topic, self._choose(topic, key, partition)), None
         if batch is None:
             batch = self._open[where] = _Batch(where)
         batch.records.append(Record(len(batch.records), timestamp, key, value, headers))
