@@ -1,17 +1,20 @@
 """One broker: its parts, put together, started and stopped in order.
 
 Start: take the listeners' addresses, open the metadata store, register, recover the logs, then let clients in.
-Stop: no new clients, chores end, logs are flushed and marked clean, the registration goes, the store closes.
+Stop: clients go, also those that wait for an answer; chores end; the registration goes; then, with no thread at work,
+logs are flushed and marked clean. A start that fails is undone in the same order.
 Everything from the world outside (clock, files, network, chance) is passed in.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Never
 
 from penstock.broker.config import BrokerConfig
 from penstock.broker.config_rules import ConfigRules
@@ -34,9 +37,11 @@ from penstock.env.network import Network, SystemNetwork
 from penstock.errors import ConfigError
 from penstock.log.manager import LogManager
 from penstock.metadata.records import Endpoint
-from penstock.metadata.store import Store, open_store
+from penstock.metadata.store import Store, StoreError, open_store
 from penstock.net.listener import ListenerLimits, Server
 from penstock.net.server_connection import Limits
+
+log = logging.getLogger(__name__)
 
 NOT_GIVEN = -1
 METADATA_FILE = "penstock-metadata.db"
@@ -75,17 +80,16 @@ class Broker:
             raise
 
     async def _start(self) -> None:
-        self._stack.append(self._executor.shutdown)
-        server = Server(self.world.network, self._executor, self._limits(), self._listener_limits())
+        server = Server(self.world.network, self._executor, self._limits(), self._listener_limits(self.config))
         endpoints = self._bind(server)
         directories = [str(directory.absolute()) for directory in self.config.log_dirs]
         logs = LogManager(self.world.files, self.world.clock, directories)
-        self._stack.append(logs.close)
         store = await self._open_store()
-        self._stack.append(store.close)
+        self._stack += [store.close, logs.close, self._executor.shutdown]
         self.context = self._make_context(store, logs)
         controller = self.context.controller
         controller.add_listener(self.context.replicas.on_image)
+        controller.add_listener(lambda _, delta: self._on_configs(server) if delta.broker_configs_changed else None)
         self._stack.append(controller.stop)
         await controller.start(Registration(self.broker_id, endpoints, self.config.rack))
         logs.broker_epoch = controller.broker_epoch
@@ -94,12 +98,10 @@ class Broker:
     def _run(self, server: Server) -> None:
         maintenance = Maintenance(self.context.replicas, self.world.clock, self._executor)
         maintenance.start()
-        self._stack.append(maintenance.stop)
-        self._dispatcher = Dispatcher(self.context)
-        self._stack.append(self._dispatcher.stop)
+        dispatcher = Dispatcher(self.context)
+        self._stack += [maintenance.stop, self.context.group_commit.stop, dispatcher.stop, server.stop]
+        server.start(dispatcher.serve)
         self.server = server
-        server.start(self._dispatcher.serve)
-        self._stack.append(server.stop)
 
     def _bind(self, server: Server) -> tuple[Endpoint, ...]:
         self._stack.append(server.stop_accepting)
@@ -118,7 +120,11 @@ class Broker:
 
     async def _open_store(self) -> Store:
         directory = self.config.log_dirs[0]
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = f"The data directory {directory} cannot be made: {error.strerror}. Choose another with --data."
+            raise ConfigError(why) from error
         url = self.config.get_str("penstock.metadata.url")
         return await open_store(url or f"sqlite:///{directory.absolute() / METADATA_FILE}")
 
@@ -156,12 +162,15 @@ class Broker:
         get = self.config.get_int
         return Limits(get("socket.request.max.bytes"), get("penstock.max.in.flight.requests.per.connection"))
 
-    def _listener_limits(self) -> ListenerLimits:
-        get = self.config.get_int
+    def _on_configs(self, server: Server) -> None:
+        server.listener_limits = self._listener_limits(self.context.config)
+
+    def _listener_limits(self, config: BrokerConfig) -> ListenerLimits:
+        get = config.get_int
         return ListenerLimits(
             max_connections=get("max.connections"),
             max_connections_per_ip=get("max.connections.per.ip"),
-            per_ip_overrides=self.config.max_connections_per_ip,
+            per_ip_overrides=config.max_connections_per_ip,
             idle_s=get("connections.max.idle.ms") / 1000,
             partial_request_s=get("penstock.partial.frame.timeout.ms") / 1000,
             backlog=get("socket.listen.backlog.size"),
@@ -173,12 +182,27 @@ class Broker:
         """A socket buffer's size where the user gave one; the system tunes it better than Kafka's default does."""
         return NOT_GIVEN if self.config.source(name) is Source.DEFAULT_CONFIG else self.config.get_int(name)
 
+    async def wait_lost(self) -> Never:
+        """Wait until the broker cannot go on, and raise why; whoever waits stops it."""
+        try:
+            await self.context.controller.wait_lost()
+        except Exception as error:
+            raise StoreError(f"The broker stops: it cannot follow the metadata any more. {error}") from error
+        raise StoreError("The broker stops: it lost its session with the metadata store, and with that its office.")
+
     async def stop(self) -> None:
-        """Undo what was started, last first."""
+        """Undo what was started, last first, all of it; the first failure is raised at the end."""
+        failure: Exception | None = None
         while self._stack:
-            done = self._stack.pop()()
-            if asyncio.iscoroutine(done):
-                await done
+            try:
+                done = self._stack.pop()()
+                if asyncio.iscoroutine(done):
+                    await done
+            except Exception as error:
+                log.exception("a part of the broker did not stop as it should")
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
 
 def _topic_defaults(config: BrokerConfig) -> TopicDefaults:

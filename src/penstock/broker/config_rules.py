@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.configs import ResourceType
 from penstock.broker.settings import GROUP, TOPIC
-from penstock.broker.settings.changes import check_table_config
 from penstock.broker.settings.layers import broker_setting
 from penstock.broker.settings.setting import Setting, Type, shown
 
@@ -35,8 +34,7 @@ class ConfigRules:
         if resource_type is ResourceType.TOPIC:
             config.validate_topic_configs(values)
         elif resource_type is ResourceType.GROUP:
-            for name, value in values.items():
-                check_table_config(GROUP, "group", name, value)
+            config.validate_group_configs(values)
         else:
             layers = config.layers
             current = layers.broker if resource_name else layers.default_broker

@@ -23,7 +23,7 @@ from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.sessions import FetchSessions
 from penstock.env.clock import Clock
 from penstock.metadata.image import Image
-from penstock.net.server_connection import Pending, Reply, ServerConnection
+from penstock.net.server_connection import ServerConnection
 from penstock.wire.schema import Struct
 
 
@@ -67,25 +67,32 @@ class Context:
 class Later:
     """A response that comes later: the handler keeps it and calls `finish` once, unless it was cancelled before."""
 
-    __slots__ = ("_encode", "_pending", "is_cancelled", "on_cancel")
+    __slots__ = ("_answer", "_make", "is_cancelled", "on_cancel")
 
     def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
         self.on_cancel = on_cancel
         self.is_cancelled = False
-        self._encode: Callable[[Struct], Reply] | None = None
-        self._pending: Pending | None = None
+        self._make: Callable[[], Struct] | None = None
+        self._answer: Callable[[Callable[[], Struct]], None] | None = None
 
-    def finish(self, response: Struct) -> None:
-        if self._pending is not None and self._encode is not None and not self.is_cancelled:
-            self._pending.finish(self._encode(response))
+    def finish(self, make: Callable[[], Struct]) -> None:
+        """`make` gives the response. It is not called when nobody waits for it, and when it fails the connection ends;
+        the caller, who may have others to answer, does not notice."""
+        if self.is_cancelled:
+            return
+        if self._answer is None:
+            self._make = make
+        else:
+            self._answer(make)
 
-    def attach(self, encode: Callable[[Struct], Reply]) -> Pending:
-        """Called by dispatch, once: how the response is encoded, and what the connection waits for."""
-        self._encode = encode
-        self._pending = Pending(self._cancel)
-        return self._pending
+    def attach(self, answer: Callable[[Callable[[], Struct]], None]) -> None:
+        """Called by dispatch, once: what to do with the response, which may be there already."""
+        self._answer = answer
+        if self._make is not None:
+            answer(self._make)
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Nobody waits any more."""
         self.is_cancelled = True
         if self.on_cancel is not None:
             self.on_cancel()

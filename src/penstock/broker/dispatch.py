@@ -20,7 +20,7 @@ from penstock.broker.produce_memo import PRODUCE_KEY, ProduceMemos, only_partiti
 from penstock.errors import KafkaError, MalformedError
 from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
 from penstock.wire import api as apis
-from penstock.wire.compile import REQUEST_OBJECT_BUDGET, codec
+from penstock.wire.compile import codec
 from penstock.wire.header import API_VERSIONS_KEY, read_request_header
 from penstock.wire.schema import Struct, layout_of
 
@@ -50,7 +50,7 @@ class Dispatcher:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._routes: dict[tuple[int, int], Route] = {}
-        self._budget = REQUEST_OBJECT_BUDGET
+        self._budget = context.config.get_int("penstock.request.object.budget")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, connection: ServerConnection, frame: memoryview) -> Reply | Pending:
@@ -79,14 +79,14 @@ class Dispatcher:
             response = route.handle(context, call, request)
         except KafkaError as error:
             response = _refusal(route, call, request, error)
-        except (CloseConnection, OSError):
+        except CloseConnection:
             raise
         except Exception as error:
             raise self._unexpected(route, error) from error
         if response is None:
             return None
         if type(response) is Later:
-            return response.attach(lambda answer: _encode(route, correlation_id, answer))
+            return self._serve_later(route, call, response)
         if key == PRODUCE_KEY:
             self._maybe_learn(connection, frame, version, request, response)
         return _encode(route, correlation_id, response)
@@ -134,6 +134,20 @@ class Dispatcher:
         encode = codec(api.response, 0).encode
         return Route(api, decode, encode, handle, None, False, False, False)
 
+    def _serve_later(self, route: Route, call: Call, later: Later) -> Pending:
+        pending = Pending(later.cancel)
+
+        def answer(make: Callable[[], Struct]) -> None:
+            try:
+                reply = _encode(route, call.correlation_id, make())
+            except Exception as error:
+                call.connection.close(str(self._unexpected(route, error)))
+            else:
+                pending.finish(reply)
+
+        later.attach(answer)
+        return pending
+
     def _serve_async(self, route: Route, call: Call, request: Struct) -> Pending:
         pending = Pending()
         task = self._context.loop.create_task(self._answer(route, call, request, pending))
@@ -143,14 +157,17 @@ class Dispatcher:
 
     async def _answer(self, route: Route, call: Call, request: Struct, pending: Pending) -> None:
         try:
-            response = await route.handle(self._context, call, request)
-        except KafkaError as error:
-            response = _refusal(route, call, request, error)
+            try:
+                response = await route.handle(self._context, call, request)
+            except KafkaError as error:
+                response = _refusal(route, call, request, error)
+            reply = _encode(route, call.correlation_id, response)
+        except CloseConnection as error:
+            call.connection.close(str(error))
         except Exception as error:
             call.connection.close(str(self._unexpected(route, error)))
-            return
-        if call.connection.is_open:
-            pending.finish(_encode(route, call.correlation_id, response))
+        else:
+            pending.finish(reply)
 
     def _unexpected(self, route: Route, error: Exception) -> CloseConnection:
         """We are wrong: say so with everything we know, and end this connection only."""

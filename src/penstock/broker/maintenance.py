@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
 from penstock.env.clock import Clock
 from penstock.log.log import Log
+from penstock.log.syncing import Syncable
 
 log = logging.getLogger(__name__)
 
@@ -91,10 +92,12 @@ class Maintenance:
         await loop.run_in_executor(self._executor, self._logs.sweep_deleted, self._clock.now_ms())
 
     async def _flush(self) -> None:
-        if self._replicas.config.durability == "interval":
-            due: Iterable[Log] = [
-                each.log for each in self._replicas if each.log.recovery_point < each.log.log_end_offset
-            ]
+        """Not with fsync: there group commit syncs everything, and no one else may see an error of the disk first."""
+        durability = self._replicas.config.durability
+        if durability == "fsync":
+            return
+        if durability == "interval":
+            due = [each.log for each in self._replicas if each.log.recovery_point < each.log.log_end_offset]
         else:
             due = self._logs.flush_due(self._clock.now_ms())
         for each in due:
@@ -104,24 +107,30 @@ class Maintenance:
         files, end_offset = each.files_to_sync()
         loop = asyncio.get_running_loop()
         try:
-            for file in files:
-                await loop.run_in_executor(self._executor, file.sync)
+            await loop.run_in_executor(self._executor, _sync, files)
         except OSError as error:
             each.fence(error)
-            raise
-        each.on_synced(end_offset)
+        if not each.is_fenced:  # its topic may be gone, too
+            each.on_synced(end_offset)
 
     def _look_at_disks(self) -> None:
         reserve = self._replicas.config.get_int("penstock.disk.reserve.bytes")
         for directory in self._logs.directories:
             is_full = _free_bytes(directory) < reserve
-            for partition in self._in_directory(directory):
-                if partition.is_disk_full != is_full:
-                    partition.set_disk_full(is_full)
-                    log.warning("%s: %s", directory, "nearly full, writes are refused" if is_full else "has room again")
+            changed = [each for each in self._in_directory(directory) if each.is_disk_full != is_full]
+            for partition in changed:
+                partition.set_disk_full(is_full)
+            if changed:
+                log.warning("%s: %s", directory, "nearly full, writes are refused" if is_full else "has room again")
 
     def _in_directory(self, directory: str) -> list[Partition]:
         return [each for each in self._replicas if os.path.dirname(each.log.directory) == directory]
+
+
+def _sync(files: list[Syncable]) -> None:
+    """In a thread."""
+    for file in files:
+        file.sync()
 
 
 def _free_bytes(directory: str) -> int:

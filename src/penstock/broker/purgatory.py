@@ -1,4 +1,4 @@
-"""Where fetches wait for data, and produce requests for their data to be safe.
+"""Where fetches wait for data.
 
 A fetch that finds less than `min_bytes` waits on its partitions. Appends only add up how much came to which
 partition; once per turn of the event loop, after all appends of that turn, those that have enough are answered. So a
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class Waiter:
     """One waiting fetch. `complete` is called once: with enough bytes, at the deadline, or when a partition changed."""
 
-    __slots__ = ("_complete", "_partitions", "_timer", "is_done", "missing_bytes")
+    __slots__ = ("_complete", "_timer", "is_done", "missing_bytes", "partitions")
 
     def __init__(self, missing_bytes: int, partitions: Iterable[Partition], complete: Callable[[bool], None]) -> None:
         self.missing_bytes = missing_bytes
-        self._partitions = tuple(partitions)
+        self.partitions = tuple(partitions)
         self._complete = complete
         self._timer: asyncio.TimerHandle | None = None
         self.is_done = False
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_s: float) -> None:
         self._timer = loop.call_later(timeout_s, self.finish, True)
-        for partition in self._partitions:
+        for partition in self.partitions:
             partition.waiters.add(self)
 
     def finish(self, is_expired: bool = False) -> None:
@@ -43,7 +43,7 @@ class Waiter:
         self.is_done = True
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._partitions:
+        for partition in self.partitions:
             partition.waiters.discard(self)
         return True
 
@@ -58,6 +58,8 @@ class Purgatory:
         self._arrived: dict[Partition, int] = {}
 
     def wait(self, waiter: Waiter, timeout_ms: int) -> None:
+        # What came earlier in this turn was found by the waiter's own read: it must not count again.
+        waiter.missing_bytes += sum(self._arrived.get(partition, 0) for partition in waiter.partitions)
         waiter.start(self._loop, timeout_ms / 1000)
 
     def on_data(self, partition: Partition, size_bytes: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import errno
 import itertools
 import logging
+import select
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -59,7 +60,8 @@ class Server:
         self._network = network
         self._executor = executor
         self._limits = limits
-        self._listener_limits = listener_limits
+        self.listener_limits = listener_limits
+        """May be replaced at any time; the backlog is that of the start."""
         self._listening: list[tuple[socket.socket, str]] = []
         self._ids = itertools.count(1)
         self._per_ip: Counter[str] = Counter()
@@ -70,7 +72,7 @@ class Server:
 
     def bind(self, host: str, port: int, listener_name: str) -> int:
         """Take an address; clients queue until `start`. The port, which is the system's choice when `port` is 0."""
-        listening = self._network.listen(host, port, self._listener_limits.backlog)
+        listening = self._network.listen(host, port, self.listener_limits.backlog)
         self._listening += [(sock, listener_name) for sock in listening]
         bound_port: int = listening[0].getsockname()[1]
         return bound_port
@@ -107,7 +109,7 @@ class Server:
             self._shared.loop.add_reader(listening.fileno(), self._accept, listening, listener_name)
 
     def _admit(self, sock: socket.socket, ip: str, listener_name: str) -> None:
-        limits = self._listener_limits
+        limits = self.listener_limits
         allowed = limits.per_ip_overrides.get(ip, limits.max_connections_per_ip)
         if len(self.connections) >= limits.max_connections or self._per_ip[ip] >= allowed:
             self.refused_count += 1
@@ -134,13 +136,15 @@ class Server:
     def _sweep(self) -> None:
         loop = self._shared.loop
         now = loop.time()
-        limits = self._listener_limits
+        limits = self.listener_limits
         for connection in tuple(self.connections):
             traffic = connection.received_bytes + connection.outbox.sent_bytes
             if traffic != connection.seen_bytes or connection.pending_count:
                 connection.seen_bytes = traffic
                 connection.active_at = now
-            if connection.partial_since and now - connection.partial_since > limits.partial_request_s:
+            if connection.is_deaf and connection.outbox.is_empty and _is_gone(connection):
+                connection.close("the client closed it")
+            elif connection.partial_since and now - connection.partial_since > limits.partial_request_s:
                 if not connection.pending_count and connection.outbox.is_empty:
                     connection.close("a request was not finished in time")
             elif now - connection.active_at > limits.idle_s:
@@ -161,6 +165,13 @@ class Server:
             self._sweeper.cancel()
         for connection in tuple(self.connections):
             connection.close("the broker stops")
+
+
+def _is_gone(connection: ServerConnection) -> bool:
+    """Whether the client has closed its end; asked of connections that are not read, which would not notice."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _prepare(sock: socket.socket, limits: ListenerLimits) -> None:

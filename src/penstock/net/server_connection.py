@@ -276,6 +276,14 @@ class ServerConnection:
         return self._is_open
 
     @property
+    def is_deaf(self) -> bool:
+        """Not reading, because too much is outstanding; that the client went away would not be noticed."""
+        return not self._is_reading
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    @property
     def pending_count(self) -> int:
         return len(self._pending)
 

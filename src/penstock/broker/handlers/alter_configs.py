@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from penstock.broker.context import Call, Context
 from penstock.broker.controller.configs import Alteration, ConfigChange
-from penstock.wire.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from penstock.errors import KafkaError
+from penstock.wire.api.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
 
 async def handle(context: Context, _call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
@@ -19,10 +25,14 @@ async def handle(context: Context, _call: Call, request: AlterConfigsRequest) ->
     errors = await context.controller.alter_configs(
         alterations, is_incremental=False, validate_only=request.validate_only
     )
-    responses = []
-    for alteration, error in zip(alterations, errors, strict=True):
-        code, message = (error.code, error.message) if error else (0, None)
-        responses.append(
-            AlterConfigsResourceResponse(code, message, alteration.resource_type, alteration.resource_name)
-        )
-    return AlterConfigsResponse(responses=responses)
+    return AlterConfigsResponse(responses=list(map(_result, request.resources, errors)))
+
+
+def refuse(_call: Call, request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    """Nothing was changed: each resource says why."""
+    return AlterConfigsResponse(responses=[_result(resource, error) for resource in request.resources])
+
+
+def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    code, message = (error.code, error.message) if error else (0, None)
+    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.broker.context import Call, Context
 from penstock.broker.controller.topics import NewPartitions
+from penstock.errors import KafkaError
 from penstock.wire.api.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -20,6 +21,13 @@ async def handle(context: Context, _call: Call, request: CreatePartitionsRequest
             CreatePartitionsTopicResult(name, error.code, error.message) if error else CreatePartitionsTopicResult(name)
             for name, error in results.items()
         ]
+    )
+
+
+def refuse(_call: Call, request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    """Nothing was created: each topic says why."""
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(each.name, error.code, error.message) for each in request.topics]
     )
 
 

@@ -24,6 +24,16 @@ async def handle(context: Context, _call: Call, request: CreateTopicsRequest) ->
     return CreateTopicsResponse(topics=[_result(context, name, result) for name, result in results.items()])
 
 
+def refuse(_call: Call, request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    """Nothing was created: each topic says why."""
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=each.name, error_code=error.code, error_message=error.message)
+            for each in request.topics
+        ]
+    )
+
+
 def _new_topic(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         topic.name,

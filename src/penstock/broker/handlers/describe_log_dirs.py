@@ -35,7 +35,10 @@ def _describe(context: Context, directory: str, wanted: set[tuple[str, int]] | N
         is_here = os.path.dirname(partition.log.directory) == directory
         if is_here and (wanted is None or tp in wanted):
             topics[tp.topic].append(_partition(partition))
-    found = os.statvfs(directory)
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory)
     return DescribeLogDirsResult(
         log_dir=directory,
         topics=[DescribeLogDirsTopic(name, partitions) for name, partitions in topics.items()],

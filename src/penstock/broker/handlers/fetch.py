@@ -94,6 +94,9 @@ class _Fetch:
             for index in topic.partitions
         ]
         session.update(wanted, forgotten)
+        if not session.partitions:  # as in Kafka, a session with nothing to watch ends
+            sessions.close(session.session_id)
+            return ()
         self._session = session
         return tuple(session.partitions.values())
 
@@ -150,7 +153,7 @@ class _Fetch:
             records=b"",
         )
         if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = log.epoch_end_offset(wanted.last_fetched_epoch)
+            epoch, end_offset = partition.epoch_end_offset(wanted.last_fetched_epoch)
             if epoch < 0 or end_offset < 0:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
@@ -187,8 +190,7 @@ class _Fetch:
 
         def complete(is_expired: bool) -> None:
             context.metrics.fetches_expired += is_expired
-            self.read()
-            later.finish(self.response())
+            later.finish(self._read_again)
 
         partitions = [partition for _, partition, _ in self._results if partition is not None]
         waiter = Waiter(self._missing_bytes, partitions, complete)
@@ -196,6 +198,10 @@ class _Fetch:
         context.metrics.fetch_waits += 1
         context.purgatory.wait(waiter, self._request.max_wait_ms)
         return later
+
+    def _read_again(self) -> FetchResponse:
+        self.read()
+        return self.response()
 
     def response(self) -> FetchResponse:
         session = self._session

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from penstock.broker.context import Call, Context
 from penstock.broker.controller.configs import Alteration, ConfigChange
+from penstock.errors import KafkaError
 from penstock.wire.api.incremental_alter_configs import (
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -28,14 +30,14 @@ async def handle(
     errors = await context.controller.alter_configs(
         alterations, is_incremental=True, validate_only=request.validate_only
     )
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error.code if error else 0,
-                error.message if error else None,
-                alteration.resource_type,
-                alteration.resource_name,
-            )
-            for alteration, error in zip(alterations, errors, strict=True)
-        ]
-    )
+    return IncrementalAlterConfigsResponse(responses=list(map(_result, request.resources, errors)))
+
+
+def refuse(_call: Call, request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
+    """Nothing was changed: each resource says why."""
+    return IncrementalAlterConfigsResponse(responses=[_result(resource, error) for resource in request.resources])
+
+
+def _result(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    code, message = (error.code, error.message) if error else (0, None)
+    return AlterConfigsResourceResponse(code, message, resource.resource_type, resource.resource_name)

@@ -75,7 +75,10 @@ async def _create_missing(
     names = [each.name for each in wanted if each.name and each.name not in known]
     if not names:
         return {}
-    results = await context.controller.create_topics([NewTopic(name) for name in names])
+    try:
+        results = await context.controller.create_topics([NewTopic(name) for name in names])
+    except KafkaError as error:  # the rest of the answer is as good as ever
+        return dict.fromkeys(names, error.code)
     errors = {name: result.code for name, result in results.items() if isinstance(result, KafkaError)}
     return {name: code for name, code in errors.items() if code != ErrorCode.TOPIC_ALREADY_EXISTS}
 

@@ -32,5 +32,5 @@ def _answer(context: Context, topic: str, wanted: OffsetForLeaderPartition) -> E
         partition.check_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error.code, wanted.partition)
-    epoch, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
+    epoch, end_offset = partition.epoch_end_offset(wanted.leader_epoch)
     return EpochEndOffset(0, wanted.partition, epoch, end_offset)

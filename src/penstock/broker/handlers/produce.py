@@ -57,13 +57,12 @@ def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResp
                 context.metrics.produce_errors += 1
                 answers.append(_failure(data.index, error))
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    later = _after_sync(context, response, appended) if appended and context.group_commit.is_needed else None
     if acks == 0:
         if has_error:
             raise CloseConnection("a produce request with acks 0 failed")
         return None
-    if context.group_commit.is_needed and appended:
-        return _after_sync(context, response, appended)
-    return response
+    return later or response
 
 
 def _unknown(by_id: bool, is_topic: bool) -> KafkaError:
@@ -92,12 +91,13 @@ def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
 
 
 def _after_sync(context: Context, response: ProduceResponse, appended: list[Partition]) -> Later:
+    """With acks 0 too, for readers see only what is on disk."""
     later = Later()
 
     def on_synced(failed: frozenset[Partition]) -> None:
-        for partition in failed:
+        for partition in failed.intersection(appended):
             _fail_partition(response, partition)
-        later.finish(response)
+        later.finish(lambda: response)
 
     context.group_commit.wait(appended, on_synced)
     return later

@@ -1,13 +1,12 @@
 """Group commit: one fdatasync for all appends that wait, in a thread, while the next group gathers.
 
-Only with `penstock.durability=fsync`. A failed sync fences the log (its pages may be gone although a retry would say
-otherwise) and the waiting requests learn that their batches do not count.
+Only with `penstock.durability=fsync`, where the high watermark is moved here and nowhere else. A failed sync fences the
+log, and the waiting requests learn that their batches do not count; so do those of a log that was deleted meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import NamedTuple
@@ -15,10 +14,8 @@ from typing import NamedTuple
 from penstock.broker.replicas.partition import Partition
 from penstock.log.syncing import Syncable
 
-log = logging.getLogger(__name__)
-
 OnSynced = Callable[[frozenset[Partition]], None]
-"""Called with the partitions whose sync failed."""
+"""Called with the partitions whose sync failed, also in the same group on behalf of others."""
 
 
 class _Group(NamedTuple):
@@ -28,17 +25,28 @@ class _Group(NamedTuple):
     waiting: list[OnSynced]
 
 
+class _Job(NamedTuple):
+    """One partition's part of a sync, as the partition was when the sync began."""
+
+    partition: Partition
+    files: list[Syncable]
+    end_offset: int
+    bytes_in: int
+
+
 class GroupCommit:
+    """`wait` for the disk; one group syncs while the next one gathers."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, is_needed: bool) -> None:
         self._loop = loop
         self._executor = executor
         self.is_needed = is_needed
         self._next = _Group({}, [])
-        self._is_running = False
+        self._running: asyncio.Future[dict[Partition, OSError]] | None = None
 
     def wait(self, partitions: Iterable[Partition], on_synced: OnSynced) -> None:
         """Call back once everything appended to these partitions so far is on disk, or known not to be."""
-        if not self._next.waiting and not self._is_running:
+        if not self._next.waiting and self._running is None:
             self._loop.call_soon(self._start)
         for partition in partitions:
             self._next.partitions[partition] = None
@@ -46,43 +54,41 @@ class GroupCommit:
 
     def _start(self) -> None:
         group, self._next = self._next, _Group({}, [])
-        self._is_running = True
-        jobs = [(partition, *partition.log.files_to_sync()) for partition in group.partitions]
-        sizes = {
-            partition: partition.log.log_end_offset - partition.log.high_watermark for partition in group.partitions
-        }
-        future = self._loop.run_in_executor(self._executor, _sync_all, jobs)
-        future.add_done_callback(lambda done: self._on_done(group, jobs, sizes, done.result()))
+        jobs = [_Job(each, *each.log.files_to_sync(), each.bytes_in) for each in group.partitions]
+        self._running = self._loop.run_in_executor(self._executor, _sync_all, jobs)
+        self._running.add_done_callback(lambda done: self._on_done(group, jobs, done.result()))
 
-    def _on_done(
-        self,
-        group: _Group,
-        jobs: list[tuple[Partition, list[Syncable], int]],
-        sizes: dict[Partition, int],
-        failures: dict[Partition, OSError],
-    ) -> None:
-        self._is_running = False
-        for partition, _, end_offset in jobs:
-            if partition in failures:
-                partition.log.fence(failures[partition])
-            else:
+    def _on_done(self, group: _Group, jobs: list[_Job], failures: dict[Partition, OSError]) -> None:
+        self._running = None
+        for partition, error in failures.items():
+            partition.log.fence(error)
+        # The kernel tells of a failed write once: a sync that went well after one that did not means nothing.
+        failed = frozenset(job.partition for job in jobs if job.partition.log.is_fenced)
+        for partition, _, end_offset, bytes_in in jobs:
+            if partition not in failed:
                 partition.log.on_synced(end_offset)
-                partition.on_synced(end_offset, sizes[partition])
-        failed = frozenset(failures)
+                partition.on_synced(end_offset, bytes_in)
         for on_synced in group.waiting:
             on_synced(failed)
         if self._next.waiting:
             self._start()
 
+    async def stop(self) -> None:
+        """Wait for the syncs that were asked for; nothing may be appended any more."""
+        while self._running is not None or self._next.waiting:
+            if self._running is None:
+                await asyncio.sleep(0)
+            else:
+                await asyncio.wait([self._running])
 
-def _sync_all(jobs: list[tuple[Partition, list[Syncable], int]]) -> dict[Partition, OSError]:
+
+def _sync_all(jobs: list[_Job]) -> dict[Partition, OSError]:
     """In a thread: sync every file; which partitions failed, and how."""
     failures: dict[Partition, OSError] = {}
-    for partition, files, _ in jobs:
+    for job in jobs:
         try:
-            for file in files:
+            for file in job.files:
                 file.sync()
         except OSError as error:
-            log.error("%s: fdatasync failed: %s", partition.log.topic_partition, error)
-            failures[partition] = error
+            failures[job.partition] = error
     return failures

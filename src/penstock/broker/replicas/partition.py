@@ -33,6 +33,7 @@ class Partition:
         "_min_insync_replicas",
         "_purgatory",
         "_refusal",
+        "_visible_bytes",
         "bytes_in",
         "bytes_out",
         "is_disk_full",
@@ -55,6 +56,8 @@ class Partition:
         self.waiters: set[Waiter] = set()
         self.messages_in = 0
         self.bytes_in = 0
+        self._visible_bytes = 0
+        """How much of `bytes_in` readers were told of; kept only where appends wait for the disk."""
         self.bytes_out = 0
         self.is_disk_full = False
         self.apply(state)
@@ -67,9 +70,8 @@ class Partition:
         self.isr_size = len(state.isr)
         self.leader_epoch = state.leader_epoch
         if self.is_leader:
-            self.log.assign_leader_epoch(state.leader_epoch)
-            if not self.needs_sync:
-                self.log.advance_high_watermark(self.log.log_end_offset)
+            log = self.log
+            log.advance_high_watermark(log.recovery_point if self.needs_sync else log.log_end_offset)
         self._decide_refusal()
         self._purgatory.on_change(self)
 
@@ -117,12 +119,13 @@ class Partition:
                     self._purgatory.on_data(self, size)
         return result
 
-    def on_synced(self, end_offset: int, size_bytes: int) -> None:
-        """Everything before `end_offset` is on disk."""
+    def on_synced(self, end_offset: int, bytes_in: int) -> None:
+        """Everything before `end_offset` is on disk; when the sync began, so many bytes had come in."""
         if end_offset > self.log.high_watermark:
             self.log.advance_high_watermark(end_offset)
             if self.waiters:
-                self._purgatory.on_data(self, size_bytes)
+                self._purgatory.on_data(self, bytes_in - self._visible_bytes)
+        self._visible_bytes = bytes_in
 
     def check_leader(self, current_leader_epoch: int) -> None:
         """Raise unless this broker leads in the epoch that the client believes in (-1: it does not say). KIP-320."""
@@ -131,6 +134,14 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """The largest epoch at or below the asked one, and where it ends. The log learns of a new epoch with its first
+        batch, so that a start does not write to every partition; until then the epoch is empty and ends with the log.
+        """
+        if leader_epoch == self.leader_epoch:
+            return leader_epoch, self.log.log_end_offset
+        return self.log.epoch_end_offset(leader_epoch)
 
     def offsets(self) -> Offsets:
         log = self.log

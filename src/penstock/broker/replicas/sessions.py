@@ -2,8 +2,9 @@
 
 A session has an id and an epoch that rises with each request; a request with the wrong epoch is refused, so that
 neither side can miss a change. Full requests (epoch 0) open one, epoch -1 closes it or does without.
-The cache holds a bounded number; a new session may push out one that was idle for `EVICTION_MS`, or a smaller one that
-has had its time. After a restart every client gets FETCH_SESSION_ID_NOT_FOUND and starts anew.
+The cache holds a bounded number; a new session may push out one that was idle for `EVICTION_MS`, or else the smallest
+of those that are that old, when it is smaller than the new one. After a restart every client gets
+FETCH_SESSION_ID_NOT_FOUND and starts anew.
 
 Partitions are answered in turn: one that gave data moves to the end, so that a small `max_bytes` starves nobody.
 """
@@ -82,8 +83,9 @@ class FetchSession:
 
     def to_end(self, partition: FetchPartition) -> None:
         """It gave data: the others come first next time."""
-        if self.partitions.pop(partition.key, None) is not None:
-            self.partitions[partition.key] = partition
+        current = self.partitions.pop(partition.key, None)
+        if current is not None:  # a later request may have changed it, or forgotten it
+            self.partitions[partition.key] = current
 
 
 class FetchSessions:
@@ -132,9 +134,9 @@ class FetchSessions:
         if now_ms - oldest.used_ms > EVICTION_MS:
             self.close(oldest.session_id)
             return True
-        smaller = (each for each in self._sessions.values() if len(each.partitions) < partition_count)
-        for session in smaller:
-            if now_ms - session.created_ms > EVICTION_MS:
-                self.close(session.session_id)
-                return True
-        return False
+        had_their_time = [each for each in self._sessions.values() if now_ms - each.created_ms > EVICTION_MS]
+        smallest = min(had_their_time, key=lambda each: len(each.partitions), default=None)
+        if smallest is None or len(smallest.partitions) >= partition_count:
+            return False
+        self.close(smallest.session_id)
+        return True
