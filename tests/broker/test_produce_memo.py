@@ -18,8 +18,9 @@ from penstock.wire.api.produce import PartitionProduceData, ProduceRequest, Prod
 from penstock.wire.batch_builder import build_batch
 from penstock.wire.compile import codec, decode, encode
 from penstock.wire.record import Record
+from penstock.wire.records import Codec
 
-VERSIONS = range(3, 14)
+VERSIONS = range(7, 14)
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +49,7 @@ def request_frame(broker, version, records, partition=0, correlation_id=7, acks=
 
 def answer(broker, connection, version, frame):
     """(correlation id, partition's answer) as a client reads it."""
-    reply = broker._dispatcher.serve(connection, memoryview(frame))
+    reply = broker.dispatcher.serve(connection, memoryview(frame))
     length, correlation_id = struct.unpack_from(">ii", reply)
     assert length == len(reply) - 4
     start = 9 if codec(ProduceResponse, version).is_flexible else 8
@@ -96,8 +97,8 @@ def test_the_memo_is_really_used(tmp_path):
         known = connection()
         frame = request_frame(broker, 9, batch())
         answer(broker, known, 9, bytearray(frame))
-        broker._dispatcher._routes.clear()
-        broker._dispatcher._make_route = None  # the long way is closed
+        broker.dispatcher._routes.clear()
+        broker.dispatcher._make_route = None  # the long way is closed
         assert answer(broker, known, 9, frame)[1].base_offset == 1
 
     in_broker(tmp_path, scenario)
@@ -113,6 +114,17 @@ def test_another_partition_version_or_acks_is_not_mistaken(tmp_path):
                     assert answer(broker, known, version, frame)[1].index == partition
         ends = [broker.context.replicas.by_name["t"][index].log.log_end_offset for index in (0, 1)]
         assert ends == [16, 8]
+
+    in_broker(tmp_path, scenario)
+
+
+def test_zstd_is_refused_before_version_7_also_when_the_request_repeats(tmp_path):
+    def scenario(broker):
+        known = connection()
+        assert answer(broker, known, 6, request_frame(broker, 6, batch()))[1].error_code == 0
+        zstd = bytes(build_batch([Record(0, 1_700_000_000_000, None, b"x", ())], codec=Codec.ZSTD))
+        _, told = answer(broker, known, 6, request_frame(broker, 6, zstd))
+        assert told.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
     in_broker(tmp_path, scenario)
 
@@ -150,7 +162,7 @@ def test_a_request_cut_anywhere_is_malformed_although_it_begins_as_known(tmp_pat
         frame = request_frame(broker, version, batch())
         for size in range(10, len(frame) - (3 if version >= 9 else 0)):
             with pytest.raises(MalformedError):
-                broker._dispatcher.serve(known, memoryview(frame)[:size])
+                broker.dispatcher.serve(known, memoryview(frame)[:size])
         assert broker.context.replicas.by_name["t"][0].log.log_end_offset == 1
 
     in_broker(tmp_path, scenario)
@@ -161,7 +173,7 @@ def test_acks_0_is_never_answered_from_memory(tmp_path):
         known = connection()
         for _ in range(3):
             frame = request_frame(broker, 9, batch(), acks=0)
-            assert broker._dispatcher.serve(known, memoryview(frame)) is None
+            assert broker.dispatcher.serve(known, memoryview(frame)) is None
         assert known.memory is None
 
     in_broker(tmp_path, scenario)

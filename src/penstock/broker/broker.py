@@ -98,10 +98,10 @@ class Broker:
     def _run(self, server: Server) -> None:
         maintenance = Maintenance(self.context.replicas, self.world.clock, self._executor)
         maintenance.start()
-        dispatcher = Dispatcher(self.context)
-        self._stack += [maintenance.stop, self.context.group_commit.stop, dispatcher.stop, server.stop]
-        server.start(dispatcher.serve)
+        self.dispatcher = Dispatcher(self.context)
+        self._stack += [maintenance.stop, self.context.group_commit.stop, self.dispatcher.stop, server.stop]
         self.server = server
+        server.start(self.dispatcher.serve)
 
     def _bind(self, server: Server) -> tuple[Endpoint, ...]:
         self._stack.append(server.stop_accepting)

@@ -23,6 +23,8 @@ from penstock.wire.primitives import append_uvarint, read_uvarint_tail
 
 PRODUCE_KEY = 0
 TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
+"""Before that a batch's codec has to be looked at, which is the long way's to do."""
 
 MAX_MEMOS = 256
 """Partitions remembered per connection; beyond that all are forgotten and learned again."""
@@ -30,16 +32,14 @@ MAX_MEMOS = 256
 BODY_AT = 8
 """API key, version and correlation id come before; version is part of what is compared, the id is not."""
 
-LOG_START_OFFSET_SINCE = 5
 NO_TAGS = bytes(3)
 """After the batch: the empty tags of partition, topic and request, in flexible versions."""
 
 _HEAD = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 _RESULT = struct.Struct(">qqq")
-"""Base offset, log append time, log start offset; the last since version 5."""
+"""Base offset, log append time, log start offset."""
 
-_OLD_RESULT = struct.Struct(">qq")
 _MARK = 0x5EED_5EED_5EED_5EED
 """Stands for the base offset while the template is made, to find its place."""
 
@@ -82,7 +82,7 @@ def only_partition(
     replicas: ReplicaManager, version: int, request: ProduceRequest, response: ProduceResponse
 ) -> Partition | None:
     """The partition that the request went to, when it is one that can be remembered."""
-    if request.transactional_id is not None or len(request.topic_data) != 1:
+    if request.transactional_id is not None or len(request.topic_data) != 1 or version < ZSTD_SINCE:
         return None
     topic = request.topic_data[0]
     if len(topic.partition_data) != 1 or response.responses[0].partition_responses[0].error_code:
@@ -94,7 +94,7 @@ def only_partition(
 class _Memo:
     """One partition's request: where it leads, and its answer with three numbers to fill in."""
 
-    __slots__ = ("_acks", "_append", "_has_log_start", "_is_flexible", "_result_at", "_suffix", "_template", "version")
+    __slots__ = ("_acks", "_append", "_is_flexible", "_result_at", "_suffix", "_template", "version")
 
     def __init__(
         self,
@@ -111,7 +111,6 @@ class _Memo:
         self._acks = acks
         self._append = partition.append
         self._template, self._result_at = _template(response, version, is_flexible)
-        self._has_log_start = version >= LOG_START_OFFSET_SINCE
 
     def serve(self, frame: memoryview, end: int, correlation_id: int) -> bytearray | None:
         size = len(frame)
@@ -136,10 +135,7 @@ class _Memo:
             return None  # nothing was written; the long way says why
         out = bytearray(self._template)
         _LENGTH.pack_into(out, 4, correlation_id)
-        if self._has_log_start:
-            _RESULT.pack_into(out, self._result_at, result[0], result[2], result[3])
-        else:
-            _OLD_RESULT.pack_into(out, self._result_at, result[0], result[2])
+        _RESULT.pack_into(out, self._result_at, result[0], result[2], result[3])
         return out
 
 
