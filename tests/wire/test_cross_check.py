@@ -30,7 +30,9 @@ from penstock.wire.schema import Kind, layout_of
 
 EXAMPLES = 8
 KAFKA_PYTHON = {cls.__name__: cls for cls in ApiMessage.__subclasses__()}
-AS_BITS = dict.fromkeys(("cluster_authorized_operations", "topic_authorized_operations"), "authorized_operations")
+AS_BITS = dict.fromkeys(
+    ("authorized_operations", "cluster_authorized_operations", "topic_authorized_operations"), "authorized_operations"
+)
 """What kafka-python calls them; the values are sets of bits, None for the highest alone."""
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -98,6 +100,8 @@ def tame(message):
         value = getattr(message, field.name)
         if field.name.endswith("error_code") and not isinstance(message, ApiVersionsResponse):
             setattr(message, field.name, abs(value) % 3)
+        elif field.name == "retention_time_ms":
+            setattr(message, field.name, value % 2**40)
         elif field.name in ("log_append_time_ms", "timestamp"):
             setattr(message, field.name, -1 if value < 0 else value % 2**40)
         elif not isinstance(field.kind, Kind) and value is not None:
