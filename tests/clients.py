@@ -19,6 +19,8 @@ import kafka
 Acks = Literal["0", "1", "all"]
 Headers = tuple[tuple[str, bytes | None], ...]
 DEADLINE_SECONDS = 30.0
+QUIET: dict[str, Any] = {"log_level": 2}
+"""librdkafka logs to standard error when a broker goes away, as brokers in tests do."""
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -63,7 +65,7 @@ class Confluent:
         *, partition: int = 0, acks: Acks = "all", compression: str = "none", options: dict[str, Any] | None = None,
     ) -> list[int | None]:  # fmt: skip
         config = {"bootstrap.servers": bootstrap, "acks": acks, "compression.type": compression, "linger.ms": 5}
-        producer = confluent_kafka.Producer(config | (options or {}))
+        producer = confluent_kafka.Producer(config | QUIET | (options or {}))
         offsets: list[int | None] = []
 
         def on_delivery(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
@@ -92,7 +94,7 @@ class Confluent:
         *, partition: int = 0, options: dict[str, Any] | None = None,
     ) -> list[Record]:  # fmt: skip
         config = {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
-        consumer = confluent_kafka.Consumer(config | (options or {}))
+        consumer = confluent_kafka.Consumer(config | QUIET | (options or {}))
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, offset)])
         found: list[Record] = []
         deadline = time.monotonic() + DEADLINE_SECONDS

@@ -27,6 +27,7 @@ from brokers import Broker, PenstockProcess
 from clients import DRIVERS, Driver
 
 SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
+SESSION_PREFIX = "penstock-session-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,32 @@ class RunningKafka:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if SESSION_DIRECTORY not in os.environ:
-        os.environ[SESSION_DIRECTORY] = tempfile.mkdtemp(prefix="penstock-tests-")
+    """The process that begins the session makes its directory, and sweeps away those of sessions that were killed."""
+    if SESSION_DIRECTORY in os.environ:
+        return
+    for left in Path(tempfile.gettempdir()).glob(SESSION_PREFIX + "*"):
+        if not is_running(int(left.name.removeprefix(SESSION_PREFIX).partition("-")[0])):
+            end_session(left)
+    os.environ[SESSION_DIRECTORY] = tempfile.mkdtemp(prefix=f"{SESSION_PREFIX}{os.getpid()}-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The process that began the session ends what the session started."""
-    if hasattr(config, "workerinput"):
-        return
-    directory = Path(os.environ.pop(SESSION_DIRECTORY))
+    if not hasattr(config, "workerinput"):
+        end_session(Path(os.environ.pop(SESSION_DIRECTORY)))
+
+
+def end_session(directory: Path) -> None:
     started = directory / "kafka.json"
     if started.exists():
-        os.kill(RunningKafka(**json.loads(started.read_text())).pid, signal.SIGKILL)
+        node = RunningKafka(**json.loads(started.read_text()))
+        if is_running(node.pid) and node.directory in Path(f"/proc/{node.pid}/cmdline").read_text():
+            os.kill(node.pid, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 @pytest.fixture(scope="session")

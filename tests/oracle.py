@@ -281,6 +281,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     settings = dict(setting.split("=", 1) for setting in sys.argv[2:])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     with KafkaNode(Path(sys.argv[1]).resolve(), settings) as node:
         print(node.bootstrap, flush=True)
         try:

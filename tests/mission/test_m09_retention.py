@@ -52,7 +52,8 @@ def test_m09_by_time(tmp_path: Path) -> None:
         now = int(time.time() * 1000)
         for age_ms in [2 * HOUR_MS] * 20 + [0] * 10:
             raw.produce(connection, "t", raw.batch([VALUE], timestamp=now - age_ms))
-        assert wait_for_start(connection, "t", lambda start: start == 20) == 20
+        start = wait_for_start(connection, "t", lambda start: start > 10)
+        assert start <= 20, "a segment stays while one record in it is young"
 
 
 def test_m09_the_active_segment_goes_too_when_all_of_it_is_old(tmp_path: Path) -> None:
