@@ -95,6 +95,8 @@ def _bytes(fields: dict[str, Any], name: str) -> bytes | None:
 def _headers(given: Any) -> Headers:
     if isinstance(given, dict):
         given = [{"key": key, "value": value} for key, value in given.items()]
+    if not isinstance(given, list | tuple):
+        raise ValueError('"headers" is no list; a header is {"key": "...", "value": "..."}')
     headers = []
     for header in given:
         if not (isinstance(header, dict) and isinstance(header.get("key"), str)):
