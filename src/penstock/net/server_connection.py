@@ -87,9 +87,11 @@ class ServerConnection:
         "_filled",
         "_is_open",
         "_is_reading",
+        "_is_turn_over",
         "_pending",
         "_private",
         "_ready",
+        "_ready_bytes",
         "_shared",
         "_sock",
         "active_at",
@@ -118,10 +120,12 @@ class ServerConnection:
         self.outbox = Outbox(shared.loop, sock, shared.executor, self._resume, self.close)
         self._pending: deque[Pending] = deque()
         self._ready: list[Bytes] = []
+        self._ready_bytes = 0
         self._private: memoryview | None = None
         self._filled = 0
         self._is_open = True
         self._is_reading = False
+        self._is_turn_over = False
         self.active_at = shared.loop.time()
         self.partial_since = 0.0
         self.received_bytes = 0
@@ -148,8 +152,11 @@ class ServerConnection:
         try:
             served = self._serve_all(view, filled)
             if self._is_open:
+                self._is_turn_over = self._ready_bytes >= TURN_BYTES
                 self._keep(view, filled, served)
                 self._flush()
+                if self._is_turn_over and self.outbox.is_empty:
+                    self._shared.loop.call_soon(self._next_turn)
         except (CloseConnection, MalformedError) as error:
             self._flush_before_close()
             self.close(str(error))
@@ -173,7 +180,7 @@ class ServerConnection:
         return position
 
     def _enqueue(self, reply: Reply | Pending) -> bool:
-        """Put the answer in its place; False when the client has to take some of them before it gets more."""
+        """Put the answer in its place; False when that is enough for this turn."""
         if isinstance(reply, Pending):
             if not reply.is_done:
                 reply._connection = self
@@ -190,9 +197,8 @@ class ServerConnection:
             return self.outbox.is_empty
         elif reply is not None:
             self._ready.append(reply)
-            if len(reply) > LARGE_ANSWER_BYTES or len(self._ready) >= MAX_READY_ANSWERS:
-                self._flush()
-                return self.outbox.is_empty
+            self._ready_bytes += len(reply)
+            return self._ready_bytes < TURN_BYTES
         return True
 
     def _keep(self, view: memoryview, filled: int, served: int) -> None:
@@ -221,8 +227,9 @@ class ServerConnection:
         self._maybe_read()
 
     def _maybe_read(self) -> None:
-        """Read while the client takes its answers and not too many of them are pending."""
-        should_read = self._is_open and len(self._pending) < self._shared.limits.max_in_flight and self.outbox.is_empty
+        """Read while the client takes its answers, not too many of them are pending, and none of it has to wait."""
+        has_room = len(self._pending) < self._shared.limits.max_in_flight and self.outbox.is_empty
+        should_read = self._is_open and has_room and not self._is_turn_over
         if should_read and not self._is_reading:
             self._shared.loop.add_reader(self._sock.fileno(), self._on_readable)
         elif self._is_reading and not should_read:
@@ -235,6 +242,7 @@ class ServerConnection:
             return
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         ready.clear()
+        self._ready_bytes = 0
         self.outbox.send(data)
         if not self.outbox.is_empty:
             self._maybe_read()
@@ -264,8 +272,13 @@ class ServerConnection:
             return
         self._resume()
 
+    def _next_turn(self) -> None:
+        if self._is_turn_over and self._is_open and self.outbox.is_empty:
+            self._resume()
+
     def _resume(self) -> None:
         """Requests that had to wait are served before new bytes are read."""
+        self._is_turn_over = False
         if self._private is not None and self._filled >= 4 and self.outbox.is_empty:
             self._take(self._private, self._filled)
         else:
@@ -307,10 +320,9 @@ class ServerConnection:
         self._shared.on_closed(self, reason)
 
 
-MAX_READY_ANSWERS = 64
-LARGE_ANSWER_BYTES = 64 * 1024
-"""Answers are gathered for one write up to so many of at most that size: a client that asks much and reads nothing
-costs 4 MiB, not one answer for each request that fits in a buffer."""
+TURN_BYTES = 64 * 1024
+"""Answers gathered for one write; then the other connections get their turn. A client that asks much and reads nothing
+costs so much and one answer more, and one that asks for large answers in small requests does not stop the others."""
 
 SMALLEST_REQUEST = 64
 """Room to ask for when not even a length has arrived."""
