@@ -23,13 +23,20 @@ def write_atomically(files: Files, path: str, data: Bytes) -> None:
     files.sync_dir(os.path.dirname(path))
 
 
-def write_temporary(files: Files, path: str, data: Bytes) -> None:
+def replace(files: Files, path: str, data: Bytes) -> None:
+    """Replace the file, and sync nothing: a crash may leave it cut or absent. For bytes that carry a checksum."""
+    write_temporary(files, path, data, sync=False)
+    files.rename(path + TEMPORARY_SUFFIX, path)
+
+
+def write_temporary(files: Files, path: str, data: Bytes, *, sync: bool = True) -> None:
     """Write and sync `<path>.tmp`, for a caller that renames several files before one sync of the directory."""
     file = files.open(path + TEMPORARY_SUFFIX, create=True)
     try:
         file.truncate(0)  # what a crash left there may be longer
         write_all(file, data, 0)
-        file.sync()
+        if sync:
+            file.sync()
     finally:
         file.close()
 

@@ -119,8 +119,13 @@ class Log:
 
     @property
     def checkpoint_offset(self) -> int:
-        """The recovery point as it may be written to the checkpoint: what is below needs no scan after a crash."""
-        return self._durability.checkpoint_offset
+        """The recovery point as it may be written down: no segment below needs a scan after a crash, indexes included.
+
+        So it never points into the active segment, whose indexes are written when it is closed.
+        """
+        active = self.segments.active
+        synced = self._durability.checkpoint_offset
+        return min(synced, active.base_offset) if active.is_active else synced
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -307,8 +312,10 @@ class Log:
             )
         if offset >= end_offset or offset == self.log_end_offset:
             return None
-        with self._reading():
+        try:
             return self._reader.read(offset, max_bytes, end_offset, minimum_one)
+        except OSError as error:
+            raise self._read_error(error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after the time, in offset order; the one batch that holds it is decoded."""
@@ -329,7 +336,10 @@ class Log:
         try:
             yield
         except OSError as error:
-            raise StorageError(f"{self.topic_partition} could not be read: {error.strerror or error}.") from error
+            raise self._read_error(error) from error
+
+    def _read_error(self, error: OSError) -> StorageError:
+        return StorageError(f"{self.topic_partition} could not be read: {error.strerror or error}.")
 
     # Syncing.
 
@@ -364,7 +374,7 @@ class Log:
             return
         with self._storage("roll"):
             closed.write_indexes()
-            self.producers.take_snapshot(self.log_end_offset)
+            self.producers.take_snapshot(self.log_end_offset, sync=False)  # synced with the closed segment
             self.segments.create(self.log_end_offset, self.config, self._clock.now_ms())
         closed.deactivate()
         self._durability.on_closed(closed)
@@ -412,11 +422,22 @@ class Log:
         self.log_start_offset = max(self.log_start_offset, first_offset)  # first: a failure half way must not show
         self._reader.forget_ends()
         with self._storage("delete segments of", may_retry=False):
+            self._keep_producers(first_offset)
             for _ in range(count):
                 self.segments.delete(0, self._clock.now_ms() + self.config.file_delete_delay_ms)
             self._on_segments_changed()
             self.epochs.truncate_from_start(self.log_start_offset)
             self.producers.delete_snapshots_before(first_offset)
+
+    def _keep_producers(self, first_offset: int) -> None:
+        """Before batches go, a durable snapshot of the producers that can only be known from them."""
+        if not self.producers.entries:
+            return
+        if first_offset in self.producers.snapshot_offsets:
+            self.producers.sync_snapshot(first_offset)
+        else:
+            self.flush()  # a crash that loses records below a snapshot makes it useless
+            self.producers.take_snapshot(self.log_end_offset)
 
     def truncate_to(self, offset: int) -> None:
         """Forget everything at or above the offset; a batch that holds it goes whole."""

@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterable
 
 from penstock.env.files import Files
 from penstock.errors import ErrorCode, KafkaError
-from penstock.log.atomic_file import read_or_none, write_atomically
+from penstock.log.atomic_file import read_or_none, replace, write_atomically
 from penstock.wire.crc32c import crc32c
 
 BATCHES_KEPT = 5
@@ -174,11 +174,25 @@ class ProducerStateManager:
             _logger.warning("%s cannot be read and is not used; the log is replayed instead", self._path(offset))
         return None
 
-    def take_snapshot(self, offset: int) -> None:
-        """Write the state, which is that of all records below the offset; on return it survives a crash."""
-        write_atomically(self._files, self._path(offset), encode_snapshot(self._producers.values()))
+    def take_snapshot(self, offset: int, *, sync: bool = True) -> None:
+        """Write the state, which is that of all records below the offset; on return it survives a crash.
+
+        Without `sync` it may be cut by a crash, and then does not count: the caller syncs the file later, off its loop.
+        """
+        data = encode_snapshot(self._producers.values())
+        if sync:
+            write_atomically(self._files, self._path(offset), data)
+        else:
+            replace(self._files, self._path(offset), data)
         if offset not in self.snapshot_offsets:
             self.snapshot_offsets = sorted([*self.snapshot_offsets, offset])
+
+    def sync_snapshot(self, offset: int) -> None:
+        """Make a snapshot that was taken without `sync` survive a crash."""
+        file = self._files.open(self._path(offset))
+        file.sync()
+        file.close()
+        self._files.sync_dir(self._directory)
 
     def delete_snapshots_before(self, offset: int) -> None:
         self._delete([each for each in self.snapshot_offsets if each < offset])

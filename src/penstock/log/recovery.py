@@ -143,6 +143,7 @@ def _scan_rest(
             continue
         elif not result.is_whole:
             _cut(files, result)
+        segment.sync_indexes()  # the recovery point on the disk may be above this segment, and they are trusted then
         segments.hold(segment)
     for corruption in corruptions:
         _logger.error("%s", corruption)
@@ -155,7 +156,6 @@ def _mark_lost_end(result: Found, next_base_offset: int, is_contiguous: bool) ->
     hole = Hole(segment.size, result.file_size, segment.end_offset, next_base_offset)
     is_complete = result.is_whole and (hole.offset == hole.end_offset or not is_contiguous)
     segment.size, segment.end_offset = result.file_size, next_base_offset
-    segment.write_indexes()
     if is_complete:
         return []
     segment.holes = (*segment.holes, hole)

@@ -181,23 +181,23 @@ class Segment:
 
     def append(self, records: Bytes, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. On OSError nothing is counted, but the file may hold a part of it."""
+        file = self._file
         position = self.size
-        self._write(records, size, position)
+        assert file is not None, "only the active segment is written"
+        written = file.pwrite(records, position)
+        if written != size:
+            raise _short_write(written, size, file.path)
         self.on_batch(position, size, last_offset, max_timestamp)
 
     def append_all(self, records: Bytes, headers: Sequence[BatchHeader]) -> None:
         """Write some batches in one piece; all are counted or none."""
         position = self.size
-        self._write(records, len(records), position)
+        written = self.file.pwrite(records, position)
+        if written != len(records):
+            raise _short_write(written, len(records), self.file.path)
         for header in headers:
             self.on_batch(position, header.size_bytes, header.last_offset, header.max_timestamp)
             position += header.size_bytes
-
-    def _write(self, records: Bytes, size: int, position: int) -> None:
-        assert self._file is not None, "only the active segment is written"
-        written = self._file.pwrite(records, position)
-        if written != size:
-            raise OSError(errno.ENOSPC, f"only {written} of {size} bytes were written", self._file.path)
 
     def on_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Count a batch that is now in the file, and add to the indexes when it is time."""
@@ -244,6 +244,12 @@ class Segment:
         self.time_index.maybe_append(*self.max_timestamp)
         self.time_index.flush()
         self.offset_index.flush()
+
+    def sync_indexes(self) -> None:
+        """Write them and make them survive a crash, as after a scan that made them anew."""
+        self.write_indexes()
+        self.time_index.sync()
+        self.offset_index.sync()
 
     def truncate_to(self, offset: int) -> None:
         """Cut every batch with an offset at or above this one; the file is synced, for the log may go on from here."""
@@ -373,3 +379,8 @@ class Segment:
         for position, header in self.batches(start):
             if header.last_offset >= offset and header.max_timestamp >= timestamp_ms:
                 yield position, header
+
+
+def _short_write(written: int, size: int, path: str) -> OSError:
+    """A disk that takes a part of a write is full, or nearly so."""
+    return OSError(errno.ENOSPC, f"only {written} of {size} bytes were written", path)

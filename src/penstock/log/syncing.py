@@ -1,10 +1,10 @@
 """How far a log is durable, and what a thread may sync so that it gets further while the log goes on.
 
 A sync covers the log's end as it is when the sync starts: the bytes of each segment that reaches beyond the recovery
-point, the indexes of each segment closed since, and the directory when it has new names. The thread touches none of
-the log's state: closed segments are opened anew by path (`fdatasync` writes what any descriptor wrote), so the log
-may release or delete them meanwhile, and a file that is gone needs no sync. Several syncs may run at once. When one
-has finished, what it covered counts, less what was truncated while it ran.
+point, the indexes and the producer snapshot of each segment closed since, and the directory when it has new names.
+The thread touches none of the log's state: closed segments are opened anew by path (`fdatasync` writes what any
+descriptor wrote), so the log may release or delete them meanwhile, and a file that is gone needs no sync. Several
+syncs may run at once. When one has finished, what it covered counts, less what was truncated while it ran.
 
 The recovery point that goes to the checkpoint is not above a closed segment whose indexes are not synced yet: the next
 start then scans that segment and makes them anew, and may trust the indexes of every segment below.
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.env.files import Files
-from penstock.log.segment import SEGMENT_SUFFIXES, Segment
+from penstock.log.producer_state import SNAPSHOT_SUFFIX
+from penstock.log.segment import SEGMENT_SUFFIXES, Segment, segment_path
 
 
 class Syncable(Protocol):
@@ -111,12 +112,17 @@ class Durability:
             if segment.is_active and segment.end_offset > self.recovery_point:
                 found.append(segment.file)
             elif not segment.is_active and (segment in self._closed or segment.end_offset > self.recovery_point):
-                found.append(PathSync(self._files, tuple(segment.path(suffix) for suffix in SEGMENT_SUFFIXES)))
+                found.append(PathSync(self._files, self._paths(segment)))
         if found and self._names:
             found.append(DirectorySync(self._files, self._directory))
         run = _Run(end_offset, set(self._closed), set(self._names) if found else set())
         self._running.setdefault(end_offset, deque()).append(run)
         return found
+
+    def _paths(self, segment: Segment) -> tuple[str, ...]:
+        """The segment's own files, and the producers as of its end."""
+        snapshot = segment_path(self._directory, segment.end_offset, SNAPSHOT_SUFFIX)
+        return (*(segment.path(suffix) for suffix in SEGMENT_SUFFIXES), snapshot)
 
     def finish(self, end_offset: int) -> None:
         """A sync that was started for this end is done; among equals the oldest is taken, which claims the least."""
