@@ -66,7 +66,7 @@ def command(
     as_json: bool,
     bootstrap: str,
 ) -> None:
-    r"""Print the messages of a topic.
+    """Print the messages of a topic.
 
     Reads what is there and exits; with --follow it waits for more. Messages of one partition come in their order,
     those of different partitions as they arrive. Nothing is committed: no group is involved.

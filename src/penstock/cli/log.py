@@ -32,7 +32,7 @@ def command() -> None:
 @click.option("--check", is_flag=True, help="Read every record, and hold the indexes against the log.")
 @json_option
 def dump(paths: tuple[Path, ...], with_records: bool, check: bool, as_json: bool) -> None:
-    r"""Show what is in segments, indexes, snapshots and checkpoints; of a directory, in all of its files.
+    """Show what is in segments, indexes, snapshots and checkpoints; of a directory, in all of its files.
 
     Works on the files of Penstock and of Apache Kafka, also while a broker writes them; it changes nothing. Checksums
     are verified always. The exit status is 1 when something is wrong. --json prints one object on each line.
@@ -46,7 +46,7 @@ def dump(paths: tuple[Path, ...], with_records: bool, check: bool, as_json: bool
     for number, path in enumerate(files):
         if not as_json:
             click.secho(f"{'' if number == 0 else chr(10)}{path}", bold=True)
-        for found in _dump(path, with_records, check):
+        for found in _readable(_dump(path, with_records, check)):
             if isinstance(found, Problem):
                 problems += 1
             _show(path, found, as_json)
@@ -91,6 +91,14 @@ def _dump(path: Path, with_records: bool, check: bool) -> Iterator[Entry | Probl
     if path.suffix == ".timeindex":
         return dump_time_index(text, base_offset, check=check)
     return dump_segment(text, base_offset, with_records=with_records, check=check)
+
+
+def _readable(found: Iterator[Entry | Problem]) -> Iterator[Entry | Problem]:
+    """A file that cannot be read, or is gone since it was listed, is one more thing that is wrong."""
+    try:
+        yield from found
+    except OSError as error:
+        yield Problem(f"it cannot be read: {error.strerror}.")
 
 
 def _show(path: Path, found: Entry | Problem, as_json: bool) -> None:

@@ -27,6 +27,9 @@ from penstock.types import TopicPartition
 from penstock.wire.record import Headers
 from penstock.wire.records import Codec
 
+PROGRESS_BYTES = 64 * 1024
+"""Between two moves of the progress bar: each costs as much as a message."""
+
 ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 
 Parse = Callable[[bytes], Message]
@@ -69,7 +72,7 @@ def command(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    r"""Send messages, one for each line of standard input or of a file.
+    """Send messages, one for each line of standard input or of a file.
 
     With --format json a line is {"value": ..., "key": ..., "headers": {...}, "timestamp": ms, "partition": n}, of which
     only the value is needed: what `penstock consume --format json` prints can be sent again.
@@ -154,6 +157,7 @@ class Tally:
 def _send_all(producer: Producer, topic: str, stream: IO[bytes], parse: Parse) -> str | None:
     """Send every line; what was wrong with one of them, at which sending stopped."""
     total = os.fstat(stream.fileno()).st_size if stream is not sys.stdin.buffer else 0
+    unshown = 0
     with progress(f"Sending to {topic}", total, is_bytes=True, is_shown=total > 0) as bar:
         for number, line in enumerate(_lines(producer, stream), 1):
             try:
@@ -162,7 +166,10 @@ def _send_all(producer: Producer, topic: str, stream: IO[bytes], parse: Parse) -
                 producer.flush()
                 what = str(error).removesuffix(".")
                 return f"Line {number} cannot be sent: {what}. The lines before it were sent, no line after it was."
-            bar.advance(len(line) + 1)
+            unshown += len(line) + 1
+            if unshown >= PROGRESS_BYTES:
+                bar.advance(unshown)
+                unshown = 0
         producer.flush()
     return None
 

@@ -223,14 +223,14 @@ class Producer:
             if self._id is None:
                 self._take_id(deadline)
             delayed: list[KafkaError] = []
-            asked = [
-                (connection, request)
-                for leader, batches in self._by_leader(queues, deadline, delayed).items()
-                for request in self._requests(batches)
-                for connection in self._sent(leader, request, deadline, delayed)
-            ]
-            for connection, request in asked:
-                self._receive(connection, request, queues, deadline, delayed)
+            asked: list[tuple[BlockingConnection, list[_Batch]]] = []
+            for leader, batches in self._by_leader(queues, deadline, delayed).items():
+                for part in _requests(batches):
+                    connection = self._maybe_send(leader, part, deadline, delayed)
+                    if connection is not None:
+                        asked.append((connection, part))
+            for connection, part in asked:
+                self._receive(connection, part, queues, deadline, delayed)
             if delayed:
                 raise delayed[0]
 
@@ -246,34 +246,22 @@ class Producer:
                     self._fail(queues.pop(where), error)
         return by_leader
 
-    def _requests(self, batches: list[_Batch]) -> list[list[_Batch]]:
-        """One request's batches each, so that none is larger than MAX_REQUEST_BYTES or one batch."""
-        requests: list[list[_Batch]] = [[]]
-        size = 0
-        for batch in batches:
-            if requests[-1] and size + batch.size_bytes > MAX_REQUEST_BYTES:
-                requests.append([])
-                size = 0
-            requests[-1].append(batch)
-            size += batch.size_bytes
-        return requests
-
-    def _sent(
+    def _maybe_send(
         self, leader: int, batches: list[_Batch], deadline: float, delayed: list[KafkaError]
-    ) -> list[BlockingConnection]:
-        """Send one request; the connection that will answer, or none when it failed."""
+    ) -> BlockingConnection | None:
+        """Send one request; the connection that will answer, or None when it failed."""
         try:
             connection = self._cluster.connection(leader, deadline)
         except KafkaError as error:
             delayed.append(error)
-            return []
+            return None
         try:
             expects_answer = self._acks != 0
             connection.send(produce.API, self._request(batches), deadline, expects_answer=expects_answer)
         except OSError as error:
             delayed.append(network_error(connection, error))
-            return []
-        return [connection]
+            return None
+        return connection
 
     def _request(self, batches: list[_Batch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
@@ -381,6 +369,19 @@ def _size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     for name, content in headers:
         size += RECORD_OVERHEAD + 4 * len(name) + len(content or b"")  # a character has up to four bytes
     return size
+
+
+def _requests(batches: list[_Batch]) -> list[list[_Batch]]:
+    """One request's batches each, so that none is larger than MAX_REQUEST_BYTES or one batch."""
+    requests: list[list[_Batch]] = [[]]
+    size = 0
+    for batch in batches:
+        if requests[-1] and size + batch.size_bytes > MAX_REQUEST_BYTES:
+            requests.append([])
+            size = 0
+        requests[-1].append(batch)
+        size += batch.size_bytes
+    return requests
 
 
 def _halves(batch: _Batch) -> list[_Batch]:
