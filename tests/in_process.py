@@ -60,7 +60,7 @@ class TestFiles(SystemFiles):
     """The system's files, which can be held up and made to fail."""
 
     __test__ = False
-    __slots__ = ("may_sync", "sync_error", "sync_count", "create_error")
+    __slots__ = ("create_error", "may_sync", "sync_count", "sync_error")
 
     def __init__(self) -> None:
         self.may_sync = threading.Event()

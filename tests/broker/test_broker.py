@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+
 from in_process import (
     LONG_WAIT_MS,
     TestFiles,
@@ -20,7 +21,6 @@ from in_process import (
     set_config,
     until,
 )
-
 from penstock.broker.broker import Broker
 from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.configs import ResourceType
@@ -121,13 +121,14 @@ def test_a_stop_does_not_wait_for_consumers_that_wait(tmp_path: Path) -> None:
 
 def test_one_part_that_does_not_stop_keeps_no_other_from_it(tmp_path: Path) -> None:
     async def scenario() -> None:
+        def fail() -> None:
+            raise RuntimeError("stuck")
+
+        broker = Broker(configured(tmp_path))
+        await broker.start()
+        broker._stack.append(fail)
         with pytest.raises(RuntimeError, match="stuck"):
-            async with running(tmp_path) as broker:
-
-                def fail() -> None:
-                    raise RuntimeError("stuck")
-
-                broker._stack.append(fail)
+            await broker.stop()
         assert (tmp_path / ".kafka_cleanshutdown").exists()
         async with running(tmp_path):
             pass

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process import Client, batch, connected, create_topic, frame, partition, run, running, until
 
+from in_process import Client, batch, connected, create_topic, frame, partition, run, running, until
 from penstock.broker.context import Later
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.store import StoreError
@@ -19,7 +19,7 @@ from penstock.wire.api.alter_configs import AlterConfigsResource as Replacement
 from penstock.wire.api.api_versions import ApiVersionsRequest
 from penstock.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from penstock.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
-from penstock.wire.api.delete_topics import DeleteTopicState, DeleteTopicsRequest
+from penstock.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from penstock.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from penstock.wire.api.describe_log_dirs import DescribeLogDirsRequest
 from penstock.wire.api.incremental_alter_configs import AlterConfigsResource, IncrementalAlterConfigsRequest

@@ -7,6 +7,7 @@ import errno
 from pathlib import Path
 
 import pytest
+
 from in_process import (
     LONG_WAIT_MS,
     TestFiles,
@@ -19,7 +20,6 @@ from in_process import (
     running,
     until,
 )
-
 from penstock.broker.controller.topics import TopicRef
 from penstock.errors import ErrorCode
 from penstock.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -18,7 +18,6 @@ from in_process import (
     set_config,
     until,
 )
-
 from penstock.broker.controller.configs import ResourceType
 from penstock.broker.controller.topics import NewPartitions, NewTopic, TopicRef
 from penstock.errors import ErrorCode

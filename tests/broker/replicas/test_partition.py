@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from in_process import batch, create_topic, partition, run, running
 
+from in_process import batch, create_topic, partition, run, running
 from penstock.broker.replicas.partition import Partition
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import PartitionImage
