@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,10 +22,9 @@ QUICK = "log.retention.check.interval.ms=10"
 
 
 @pytest.fixture(autouse=True)
-def quick_chores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quick_chores(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISK_PERIOD_S", "SWEEP_PERIOD_S", "MAX_FLUSH_PERIOD_S"):
         monkeypatch.setattr(maintenance_module, name, 0.01)
-    yield
 
 
 def test_records_older_than_the_retention_go_although_their_segment_is_the_active_one(tmp_path: Path) -> None:
