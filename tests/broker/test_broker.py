@@ -69,6 +69,23 @@ def test_a_start_that_fails_gives_everything_back(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_the_directory_of_another_broker_is_left_as_it_is(tmp_path: Path) -> None:
+    """Kafka's own data directory, for instance: nothing in it is known here, and nothing is put aside."""
+
+    async def scenario() -> None:
+        foreign = tmp_path / "foreign"
+        (foreign / "orders-0").mkdir(parents=True)
+        (foreign / "meta.properties").write_text("cluster.id=another\nnode.id=1\nversion=1\n")
+        (foreign / ".kafka_cleanshutdown").touch()
+        before = sorted(path.name for path in foreign.iterdir())
+        settings = (f"log.dirs={tmp_path / 'own'},{foreign}", f"penstock.metadata.url=sqlite://{tmp_path / 'meta.db'}")
+        with pytest.raises(ConfigError, match=r"cluster\.id=another"):
+            await Broker(configured(tmp_path, *settings)).start()
+        assert sorted(path.name for path in foreign.iterdir()) == before
+
+    run(scenario())
+
+
 def test_a_port_that_is_taken_is_said_before_the_data_is_touched(tmp_path: Path) -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -256,15 +256,15 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written() -> None:
 def test_meta_properties_say_whose_directory_it_is() -> None:
     broker = Broker()
     manager = broker.start()
-    manager.check_identity("cluster-one", 1, [bytes(16)])
+    manager.write_identity("cluster-one", 1, [bytes(16)])
     text = (broker.files.synced_bytes("/d1/meta.properties") or b"").decode()
     assert "cluster.id=cluster-one\n" in text
     assert "node.id=1\n" in text
     assert "version=1\n" in text
-    manager.check_identity("cluster-one", 1, [bytes(16)])
+    manager.check_identity("cluster-one", 1)
     for cluster_id, node_id in (("cluster-two", 1), ("cluster-one", 2)):
         with pytest.raises(ConfigError, match=r"meta\.properties"):
-            manager.check_identity(cluster_id, node_id, [bytes(16)])
+            manager.check_identity(cluster_id, node_id)
 
 
 def test_progress_is_told_while_logs_are_opened() -> None:

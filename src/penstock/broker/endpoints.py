@@ -6,8 +6,10 @@ reached this broker at: the one address that is known to work for it, whatever t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerRecord
 from penstock.net.server_connection import ServerConnection
 
@@ -18,6 +20,14 @@ class Address(NamedTuple):
 
 
 NO_ADDRESS = Address("", -1)
+
+
+def reachable(image: Image, connection: ServerConnection) -> Iterator[tuple[BrokerRecord, Address]]:
+    """The brokers that the client can be told of."""
+    for broker in image.brokers.values():
+        address = advertised(broker, connection)
+        if address is not NO_ADDRESS:
+            yield broker, address
 
 
 def advertised(broker: BrokerRecord, connection: ServerConnection) -> Address:

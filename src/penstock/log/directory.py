@@ -139,14 +139,11 @@ class LogDirectory:
             self._lock.close()
             self._lock = None
 
-    def check_identity(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> None:
-        """Say whose directory this is, or ConfigError when it says that it is another's."""
+    def check_identity(self, cluster_id: str, node_id: int) -> None:
+        """ConfigError when the directory says that it is another's. Nothing is touched, so this comes before `open`."""
         path = f"{self.path}/{META_FILE}"
         data = read_or_none(self._files, path)
         if data is None:
-            directory_id = base64.urlsafe_b64encode(new_directory_id).decode().rstrip("=")
-            lines = (f"node.id={node_id}", f"directory.id={directory_id}", "version=1", f"cluster.id={cluster_id}")
-            write_atomically(self._files, path, "".join(f"{line}\n" for line in ("#", *lines)).encode())
             return
         found = dict(line.split("=", 1) for line in data.decode("utf-8", "replace").splitlines() if "=" in line)
         for key, value in (("cluster.id", cluster_id), ("node.id", str(node_id))):
@@ -155,6 +152,14 @@ class LogDirectory:
                     f"{path} says {key}={found[key]}, but this broker has {key}={value}. Use this broker's data "
                     f"directory, or an empty one."
                 )
+
+    def write_identity(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> None:
+        """Say whose directory this is, unless it says so already."""
+        path = f"{self.path}/{META_FILE}"
+        if not self._files.exists(path):
+            directory_id = base64.urlsafe_b64encode(new_directory_id).decode().rstrip("=")
+            lines = (f"node.id={node_id}", f"directory.id={directory_id}", "version=1", f"cluster.id={cluster_id}")
+            write_atomically(self._files, path, "".join(f"{line}\n" for line in ("#", *lines)).encode())
 
     # Names in it.
 

@@ -72,6 +72,8 @@ class LogManager:
         """Open every log that is on the disks and in the metadata; ConfigError when no directory can be used."""
         jobs: list[tuple[LogDirectory, str, TopicPartition]] = []
         for directory in self._by_path.values():
+            if directory.offline_reason is not None:
+                continue
             try:
                 directory.open()
                 jobs += [(directory, name, tp) for name, tp in directory.partitions().items()]
@@ -88,11 +90,19 @@ class LogManager:
         self._not_found = known.keys() - self.logs.keys() if self.offline_directories else set()
         self._is_open = True
 
-    def check_identity(self, cluster_id: str, node_id: int, new_directory_ids: Sequence[bytes]) -> None:
-        """Compare, or write, meta.properties of each directory; ConfigError when one is another broker's."""
+    def check_identity(self, cluster_id: str, node_id: int) -> None:
+        """Before `open`, which puts aside what it does not know: ConfigError when a directory is another broker's."""
+        for directory in self._by_path.values():
+            try:
+                directory.check_identity(cluster_id, node_id)
+            except OSError as error:
+                directory.take_offline(str(error))
+
+    def write_identity(self, cluster_id: str, node_id: int, new_directory_ids: Sequence[bytes]) -> None:
+        """Say in each directory whose it is, where it does not."""
         for directory, new_id in zip(self._by_path.values(), new_directory_ids, strict=True):
             if directory.offline_reason is None:
-                directory.check_identity(cluster_id, node_id, new_id)
+                directory.write_identity(cluster_id, node_id, new_id)
 
     def _open_found(
         self, directory: LogDirectory, name: str, tp: TopicPartition, expected: tuple[bytes, LogConfig] | None
@@ -225,7 +235,7 @@ class LogManager:
 
     def flush_due(self, now_ms: int) -> list[Log]:
         """Logs that should be synced now: by flush.ms, by flush.messages, or because a segment was closed."""
-        return [log for log in self.logs.values() if not log.is_fenced and log.is_flush_due(now_ms)]
+        return [log for log in list(self.logs.values()) if not log.is_fenced and log.is_flush_due(now_ms)]
 
     def checkpoint(self) -> None:
         """Write recovery points, log start offsets and high watermarks. A directory that fails goes offline."""
@@ -289,7 +299,8 @@ class LogManager:
             log.is_fenced = True
 
     def _in(self, directory: LogDirectory) -> list[Log]:
-        return [log for log in self.logs.values() if _parent(log) == directory.path]
+        """A copy is looked through: `create` may run in a thread meanwhile."""
+        return [log for log in list(self.logs.values()) if _parent(log) == directory.path]
 
 
 def _parent(log: Log) -> str:

@@ -6,7 +6,7 @@ Asked for controllers (endpoint type 2) a broker refuses, as Kafka's does.
 from __future__ import annotations
 
 from penstock.broker.context import Call, Context
-from penstock.broker.endpoints import NO_ADDRESS, advertised
+from penstock.broker.endpoints import reachable
 from penstock.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_REQUESTED
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -21,15 +21,13 @@ def handle(context: Context, call: Call, request: DescribeClusterRequest) -> Des
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
         raise KafkaError(code, "this endpoint describes brokers only")
     image = context.image
-    brokers = []
-    for broker in image.brokers.values():
-        address = advertised(broker, call.connection)
-        if address is not NO_ADDRESS:
-            brokers.append(DescribeClusterBroker(broker.broker_id, address.host, address.port, broker.rack))
     return DescribeClusterResponse(
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
-        brokers=brokers,
+        brokers=[
+            DescribeClusterBroker(broker.broker_id, address.host, address.port, broker.rack)
+            for broker, address in reachable(image, call.connection)
+        ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.broker.context import Call, Context
-from penstock.broker.handlers.metadata import TOPIC_OPERATIONS, why_unknown
+from penstock.broker.handlers.metadata import TOPIC_OPERATIONS, live_leader, why_unknown
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.metadata.records import NO_LEADER
@@ -76,11 +76,11 @@ def _topic(image: Image, topic: TopicImage, page: Sequence[PartitionImage]) -> D
 
 
 def _partition(image: Image, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    is_led = partition.leader != NO_LEADER and partition.leader in image.brokers
+    leader = live_leader(image, partition)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else 0,
         partition_index=partition.index,
-        leader_id=partition.leader if is_led else NO_LEADER,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from penstock.broker.context import Call, Context
 from penstock.broker.controller.topics import NewTopic, check_topic_name
-from penstock.broker.endpoints import NO_ADDRESS, advertised
+from penstock.broker.endpoints import reachable
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.metadata.records import NO_LEADER
@@ -41,7 +41,10 @@ async def handle(context: Context, call: Call, request: MetadataRequest) -> Meta
         topics = [_requested(image, each, request, failed) for each in wanted]
     includes_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
-        brokers=_brokers(image, call),
+        brokers=[
+            MetadataResponseBroker(broker.broker_id, address.host, address.port, broker.rack)
+            for broker, address in reachable(image, call.connection)
+        ],
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,
         topics=topics,
@@ -118,11 +121,11 @@ def _topic(image: Image, topic: TopicImage, request: MetadataRequest) -> Metadat
 
 
 def _partition(image: Image, partition: PartitionImage) -> MetadataResponsePartition:
-    is_led = partition.leader != NO_LEADER and partition.leader in image.brokers
+    leader = live_leader(image, partition)
     return MetadataResponsePartition(
-        0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else 0,
         partition.index,
-        partition.leader if is_led else NO_LEADER,
+        leader,
         partition.leader_epoch,
         list(partition.replicas),
         list(partition.isr),
@@ -130,10 +133,6 @@ def _partition(image: Image, partition: PartitionImage) -> MetadataResponseParti
     )
 
 
-def _brokers(image: Image, call: Call) -> list[MetadataResponseBroker]:
-    brokers = []
-    for broker in image.brokers.values():
-        address = advertised(broker, call.connection)
-        if address is not NO_ADDRESS:
-            brokers.append(MetadataResponseBroker(broker.broker_id, address.host, address.port, broker.rack))
-    return brokers
+def live_leader(image: Image, partition: PartitionImage) -> int:
+    """NO_LEADER when the one that was elected is not there any more."""
+    return partition.leader if partition.leader in image.brokers else NO_LEADER

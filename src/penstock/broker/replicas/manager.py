@@ -74,10 +74,11 @@ class ReplicaManager:
         self._apply_topic_configs(image, delta)
 
     def _open_logs(self, image: Image) -> None:
-        """In a thread: recover what is there, and see that the directories are this broker's."""
+        """In a thread: see that the directories are this broker's, and recover what is there."""
+        self.logs.check_identity(image.cluster_id, self._broker_id)
         self.logs.open(self._known_logs(image))
         new_ids = [self._chance.randbytes(16) for _ in self.logs.directories]
-        self.logs.check_identity(image.cluster_id, self._broker_id, new_ids)
+        self.logs.write_identity(image.cluster_id, self._broker_id, new_ids)
         if self._needs_sync:  # what a crash left in memory only must not be shown before it is on disk
             for log in self.logs.logs.values():
                 _flush(log)

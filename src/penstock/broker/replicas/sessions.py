@@ -101,7 +101,7 @@ class FetchSessions:
 
     def open(self, partition_count: int, now_ms: int, uses_topic_ids: bool) -> FetchSession | None:
         """A new session, or None when there is no room: the client goes on with full requests."""
-        if partition_count == 0 or (len(self._sessions) >= self._capacity and not self._evict(partition_count, now_ms)):
+        if len(self._sessions) >= self._capacity and not self._evict(partition_count, now_ms):
             return None
         session_id = self._chance.randrange(1, 2**31 - 1)
         while session_id in self._sessions:
