@@ -226,3 +226,26 @@ def offsets_and_values_of(log: Log, offset: int) -> bytes:
     assert found is not None
     data = found.file.pread(found.size, found.position)
     return data[data.index(b"value") : -1]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_wrong_index_of_a_closed_segment_is_noticed_and_made_anew(suffix: str) -> None:
+    """Bit rot below the recovery point: indexes are hints, an entry counts when the batch it names is there."""
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=0)
+    world = World()
+    log = world.open(config)
+    for number in range(40):
+        log.append_as_leader(batch([b"value %d" % number], timestamp=1000 + number), 1)
+    log.close()
+    path = log.segments.first.path(suffix)
+    for bit in range(0, world.files.size(path) * 8, 3):
+        world.files.flip_bit(path, bit)
+        again = world.open(config)
+        assert [offset for offset, _ in offsets_and_values(again, 0, max_bytes=300)] == list(range(40))
+        for number in range(40):
+            found = again.offset_for_timestamp(1000 + number)
+            assert found is not None
+            assert found.offset == number, f"bit {bit}"
+        assert again.segments.first.newest_timestamp() == 1000 + again.segments.first.end_offset - 1
+        again.segments.first.rebuild_indexes()
+        again.close()

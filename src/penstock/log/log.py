@@ -188,6 +188,7 @@ class Log:
         try:
             segment.append(records, size, last_offset, max_timestamp)
         except OSError as error:
+            OFFSET_LENGTH_EPOCH.pack_into(records, 0, 0, length, leader_epoch)  # the caller may offer it again
             raise self._on_append_failed(segment, error) from error
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:

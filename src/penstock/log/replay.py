@@ -24,8 +24,7 @@ def replay_producers(segments: Segments, producers: ProducerStateManager, end_of
         if segment.end_offset <= start_offset:
             continue
         try:
-            _, position = segment.offset_index.lookup(start_offset)
-            for _, header in segment.batches(position):
+            for _, header in segment.batches(segment.hint_for(start_offset)):
                 if header.base_offset >= start_offset:
                     remember_producer(producers, header)
         except KafkaError as error:

@@ -6,9 +6,10 @@
 
 Rules. Only the newest segment of a log, the active one, is written. `size` counts good bytes: whole batches; a write
 that failed half way leaves more in the file until the log cuts it back. The indexes are hints: they say where to
-start walking from header to header, never where a log ends. An index entry names the last offset of a batch and the
-position where that batch begins, so an entry is also a known boundary. A hole is a range of positions that recovery
-found damaged: a walk steps over it, a slice ends before it, an offset inside it is CORRUPT_MESSAGE.
+start walking from header to header, never where a log ends, and an entry that is not true gets them rebuilt. An entry
+names the last offset of a batch and the position where that batch begins, so an entry is also a known boundary. A
+hole is a range of positions that recovery found damaged: a walk steps over it, a slice ends before it, an offset
+inside it is CORRUPT_MESSAGE.
 
 After a crash recovery scans the file and makes the indexes anew. Not done here: deciding when to roll, checksums,
 producers, leader epochs.
@@ -201,13 +202,16 @@ class Segment:
 
     def on_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Count a batch that is now in the file, and add to the indexes when it is time."""
+        self.size = position + size
+        self.end_offset = last_offset + 1
+        self._note(position, size, last_offset, max_timestamp)
+
+    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if not position:
             self._first_timestamp = max_timestamp
-        self.size = position + size
-        self.end_offset = last_offset + 1
         if self._bytes_since_index_entry > self._index_interval_bytes:
             self._bytes_since_index_entry = 0
             self._add_index_entries(position, last_offset)
@@ -308,24 +312,72 @@ class Segment:
         """The first batch that ends at or after the offset; None when all end before."""
         if offset >= self.end_offset:
             return None
-        _, start = self.offset_index.lookup(offset)
-        for position, header in self.batches(start):
+        for position, header in self.batches(self.hint_for(offset)):
             if header.last_offset >= offset:
                 return Boundary(position, header.base_offset)
         return None
 
+    def hint_for(self, offset: int) -> int:
+        """A position at or before the batch that holds the offset, from the index if its entry is true."""
+        entry_offset, position = self.offset_index.lookup(offset)
+        if position and not self._is_batch_at(position, entry_offset):
+            self.rebuild_indexes()
+            _, position = self.offset_index.lookup(offset)
+        return position
+
+    def _hint_before(self, limit: int) -> int:
+        """A batch boundary at or before the position."""
+        entry_offset, position = self.offset_index.boundary_at_or_before(limit)
+        if position and not self._is_batch_at(position, entry_offset):
+            self.rebuild_indexes()
+            _, position = self.offset_index.boundary_at_or_before(limit)
+        return position
+
+    def _is_batch_at(self, position: int, last_offset: int) -> bool:
+        """Whether an entry of the offset index is true: a batch with this last offset begins there."""
+        data = self.file.pread(HEADER_SIZE, position) if 0 < position < self.size else b""
+        if len(data) < HEADER_SIZE:
+            return False
+        header = BatchHeader._make(HEADER.unpack(data))
+        return header.magic == MAGIC and header.last_offset == last_offset
+
+    def _checked_time_entry(self, entry: tuple[int, int]) -> tuple[int, int]:
+        """The entry of the time index, if the batch it names brought that timestamp; else what the log itself says."""
+        timestamp, offset = entry
+        if timestamp == NO_TIMESTAMP:
+            return entry
+        for _, header in self.batches(self.hint_for(offset)):
+            if header.last_offset >= offset:
+                if (header.max_timestamp, header.last_offset) == entry:
+                    return entry
+                break
+        self.rebuild_indexes()
+        return self.time_index.lookup(timestamp)
+
+    def rebuild_indexes(self) -> None:
+        """An entry is not true: make both indexes anew from the headers. CORRUPT_MESSAGE when those are damaged too."""
+        _logger.warning("%s is wrong and is made anew.", self.path(OFFSET_INDEX_SUFFIX))
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._bytes_since_index_entry = 0
+        for position, header in self.batches():
+            self._note(position, header.size_bytes, header.last_offset, header.max_timestamp)
+        self._is_max_timestamp_known = True
+        if not self.is_active:
+            self.write_indexes()
+
     def end_before_offset(self, start: int, end_offset: int) -> Boundary:
         """The first boundary at or after `start` whose batch does not begin before the offset."""
         if end_offset < self.end_offset:
-            _, known = self.offset_index.lookup(end_offset - 1)
-            for position, header in self.batches(max(start, known)):
+            for position, header in self.batches(max(start, self.hint_for(end_offset - 1))):
                 if header.base_offset >= end_offset:
                     return Boundary(position, header.base_offset)
         return Boundary(self.size, self.end_offset)
 
     def end_before_position(self, start: int, limit: int) -> Boundary:
         """The last boundary at or before the position `limit`, not before `start`."""
-        _, known = self.offset_index.boundary_at_or_before(limit)
+        known = self._hint_before(limit)
         for position, header in self.batches(max(start, known)):
             if position + header.size_bytes > limit:
                 return Boundary(position, header.base_offset)
@@ -340,7 +392,7 @@ class Segment:
     def _end_offset_before(self, position: int) -> int:
         """One more than the last offset in front of a boundary."""
         end_offset = self.base_offset
-        _, known = self.offset_index.boundary_at_or_before(position - 1)
+        known = self._hint_before(position - 1)
         for _, header in self.batches(known, position):
             end_offset = header.last_offset + 1
         return end_offset
@@ -351,8 +403,8 @@ class Segment:
     def max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp, and the last offset of the first batch that has it; (-1, base offset) without one."""
         if not self._is_max_timestamp_known:
-            self._max_timestamp, self._max_timestamp_offset = self.time_index.last
-            for _, header in self.batches(self.offset_index.last[1]):
+            self._max_timestamp, self._max_timestamp_offset = self._checked_time_entry(self.time_index.last)
+            for _, header in self.batches(self.hint_for(self.end_offset - 1)):
                 if header.max_timestamp > self._max_timestamp:
                     self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
             self._is_max_timestamp_known = True
@@ -374,9 +426,8 @@ class Segment:
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, from the offset on, that have a record at or after the time."""
-        _, known_offset = self.time_index.lookup(timestamp_ms)
-        _, start = self.offset_index.lookup(max(known_offset, offset))
-        for position, header in self.batches(start):
+        _, known_offset = self._checked_time_entry(self.time_index.lookup(timestamp_ms))
+        for position, header in self.batches(self.hint_for(max(known_offset, offset))):
             if header.last_offset >= offset and header.max_timestamp >= timestamp_ms:
                 yield position, header
 
