@@ -256,7 +256,7 @@ def test_a_checkpoint_that_says_nothing_new_is_not_written() -> None:
 def test_meta_properties_say_whose_directory_it_is() -> None:
     broker = Broker()
     manager = broker.start()
-    manager.write_identity("cluster-one", 1)
+    manager.write_identity("cluster-one", 1, [bytes(16)])
     text = (broker.files.synced_bytes("/d1/meta.properties") or b"").decode()
     assert "cluster.id=cluster-one\n" in text
     assert "node.id=1\n" in text

@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import errno
 import fcntl
-import hashlib
 import logging
 import os
 import re
@@ -158,9 +157,7 @@ class LogDirectory:
         """Say whose directory this is, unless it says so already."""
         path = f"{self.path}/{META_FILE}"
         if not self._files.exists(path):
-            # Kafka draws it by lot; a hash of what is unique in the cluster does as well.
-            unique = hashlib.sha256(f"{cluster_id} {node_id} {self.path}".encode()).digest()[:16]
-            directory_id = base64.urlsafe_b64encode(unique).decode().rstrip("=")
+            directory_id = base64.urlsafe_b64encode(new_directory_id).decode().rstrip("=")
             lines = (f"node.id={node_id}", f"directory.id={directory_id}", "version=1", f"cluster.id={cluster_id}")
             write_atomically(self._files, path, "".join(f"{line}\n" for line in ("#", *lines)).encode())
 
