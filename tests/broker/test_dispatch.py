@@ -121,6 +121,7 @@ def test_a_refusal_of_a_response_without_a_code_of_its_own_ends_the_connection(t
             replace_handler(broker, 23, 4, refuse_async if is_async else refuse, is_async)
             client.send(23, 4, OffsetForLeaderEpochRequest())
             assert await is_closed(client)
+            assert broker.context.metrics.unexpected_errors == 0
 
     run(scenario())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -182,19 +183,26 @@ def test_a_topic_may_be_deleted_while_its_batch_is_synced(tmp_path: Path, files:
     run(scenario())
 
 
-def test_a_stop_waits_for_the_sync_that_runs(tmp_path: Path, files: TestFiles) -> None:
+def test_a_stop_waits_for_the_sync_that_runs_and_the_one_after_it(tmp_path: Path, files: TestFiles) -> None:
     async def scenario() -> None:
         async with running(tmp_path, FSYNC, files=files) as broker, connected(broker) as client:
             await create_topic(broker, "t")
             files.may_sync.clear()
+            complaints: list[object] = []
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
             client.send(0, 9, produce_request("t", batch(b"x")))
-            await until(lambda: partition(broker, "t").log.log_end_offset == 1)
+            await until(lambda: broker.context.group_commit._running is not None)
+            client.send(0, 9, produce_request("t", batch(b"y")))
+            await until(lambda: partition(broker, "t").log.log_end_offset == 2)
             stopping = asyncio.create_task(broker.stop())
             assert await client.reader.read() == b""  # nobody is left waiting
             assert not stopping.done()
-            files.may_sync.set()
+            slow_disk = threading.Timer(0.3, files.may_sync.set)  # not in the loop, which may stand still
+            slow_disk.start()
             await stopping
+            slow_disk.join()
+            assert not complaints
         async with running(tmp_path, FSYNC) as broker, connected(broker) as client:
-            assert (await client.fetch("t")).high_watermark == 1
+            assert (await client.fetch("t")).high_watermark == 2
 
     run(scenario())
