@@ -307,6 +307,25 @@ def test_a_client_that_asks_much_and_reads_nothing_holds_little_memory():
     run(scenario())
 
 
+def test_a_bug_while_serving_ends_that_connection_only(caplog):
+    def serve(_connection, frame):
+        if bytes(frame) == b"bug":
+            raise ZeroDivisionError
+        return framed(bytes(frame))
+
+    async def scenario():
+        async with serving(serve) as server:
+            unlucky, writer = await connect(server)
+            reader, other = await connect(server)
+            writer.write(framed(b"bug"))
+            assert await unlucky.read() == b""
+            other.write(framed(b"fine"))
+            assert await read_frame(reader) == b"fine"
+
+    run(scenario())
+    assert "this is a bug" in caplog.text
+
+
 def test_answers_that_come_after_the_client_went_are_dropped():
     async def scenario():
         waiting: list[Pending] = []

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.broker.broker import Broker
     from penstock.broker.config import BrokerConfig
 
+log = logging.getLogger(__name__)
+
 DURABILITY = {
     "os": "an acknowledged message is with the operating system: it survives kill -9, not a power cut (as in Kafka)",
     "interval": "acknowledged messages are forced to disk every {interval} ms",
@@ -93,6 +95,7 @@ async def _serve(config: BrokerConfig, quiet: bool) -> None:
         if stopping.is_set():
             os._exit(130)  # asked twice: at once; the next start recovers
         stopping.set()
+        log.info("stopping; ask again to stop at once, and have the logs checked at the next start")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)

@@ -10,6 +10,7 @@ again as soon as it returns: what outlives the call is copied.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 from collections import deque
@@ -23,6 +24,8 @@ from penstock.net.buffers import Buffers
 from penstock.net.outbox import Outbox, Slice
 from penstock.types import Bytes
 from penstock.wire.frame import SIZE_BYTES, read_size
+
+log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
 
@@ -162,6 +165,9 @@ class ServerConnection:
             self.close(str(error))
         except OSError as error:
             self.close(str(error))
+        except Exception:  # we are wrong: without this the bytes would stay, and the client would wait for ever
+            log.exception("a request of connection %d could not be served; this is a bug", self.connection_id)
+            self.close("it met a bug")
 
     def _serve_all(self, view: memoryview, filled: int) -> int:
         """How far requests were served."""
