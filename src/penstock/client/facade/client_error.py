@@ -33,8 +33,7 @@ _LOCAL = {
     "_AUTHENTICATION": (ErrorCode.SASL_AUTHENTICATION_FAILED, "The broker did not accept the credentials."),
     "_MAX_POLL_EXCEEDED": (
         ErrorCode.UNKNOWN_MEMBER_ID,
-        "More than max.poll.interval.ms went by between two polls, so the group gave the partitions to others. "
-        "Do less per message, or raise it.",
+        "Two polls were more than max.poll.interval.ms apart, so the group gave the partitions to others.",
     ),
     "_ASSIGNMENT_LOST": (ErrorCode.ILLEGAL_GENERATION, "The group gave the partitions to others."),
     "_QUEUE_FULL": (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The buffer is full."),

@@ -10,8 +10,8 @@ key, or by a function of yours: `Producer(partitioner=lambda key, partitions: ..
 
 Rules:
 - idempotent unless `acks` says otherwise: retries neither double nor reorder messages;
-- what can be refused at once is raised by `send`; what fails later is in the future or goes to the callback. A forgotten
-  message that fails is logged, or goes to `on_error`;
+- what can be refused at once is raised by `send`; what fails later is in the future or goes to the callback. A
+  forgotten message that fails is logged, or goes to `on_error`;
 - `send` waits while the buffer is full, at most MAX_BLOCK_SECONDS;
 - safe from many threads. A thread of ours tells deliveries, so callbacks run there; one that raises is logged;
 - `close` and the end of `with` wait for what is under way; so does the end of the program where nobody closed it.
@@ -152,9 +152,13 @@ class Producer:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, words)
 
     def close(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
-        """Flush and end; nothing happens the second time. What is not delivered in time is given up and logged."""
-        if self._close_at_exit.detach() is not None:
-            _close(self.raw, self._poller, timeout)
+        """Flush and end; nothing happens the second time. KafkaError when messages had to be given up."""
+        if self._close_at_exit.detach() is None:
+            return
+        left = _close(self.raw, self._poller, timeout)
+        if left:
+            words = f"{left} messages were not delivered within {timeout:g} s and are given up."
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, words)
 
     def __enter__(self) -> Self:
         return self
@@ -162,7 +166,12 @@ class Producer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except KafkaError as lost:
+            if error is None:
+                raise
+            log.warning("%s", lost)  # what ended the block is the better story
 
     # For the async twin.
 
@@ -184,7 +193,7 @@ class Producer:
         topic, value, key, partition, timestamp, headers = message
         try:
             self.raw.produce(
-                topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers  # type: ignore[arg-type]
+                topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers
             )  # fmt: skip
         except BufferError:
             return False
@@ -235,9 +244,11 @@ class Producer:
             time.sleep(0.05)
 
     def _report_forgotten(self, error: Any, raw: Any) -> None:
-        if error is None:
-            return
-        failure = _not_delivered(error, raw)
+        if error is not None:
+            self.on_forgotten(_not_delivered(error, raw))
+
+    def on_forgotten(self, failure: ClientError) -> None:
+        """A message that nobody waits for was not delivered."""
         if self._on_error is not None:
             self._on_error(failure)
         else:
@@ -318,13 +329,14 @@ def _data(part: str, given: Any, serializer: Serializer | None) -> bytes | str |
     raise TypeError(f"The {part} is {kind}, not bytes or text. Give the producer a {part}_serializer, like json.dumps.")
 
 
-def _close(raw: confluent_kafka.Producer, poller: _Poller, timeout: float) -> None:
+def _close(raw: confluent_kafka.Producer, poller: _Poller, timeout: float) -> int:
+    """How many messages were given up."""
     left = raw.flush(timeout)
     if left:
-        log.warning("%d messages were not delivered within %g s and are given up", left, timeout)
         raw.purge()
-        raw.flush(1.0)
+        raw.flush(1.0)  # tells the futures and callbacks of what was purged
     poller.stop()
+    return left
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

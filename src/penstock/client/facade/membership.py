@@ -1,0 +1,165 @@
+"""Which partitions a consumer has, and where it begins in each.
+
+In a group the coordinator shares partitions out: librdkafka calls us inside `poll` when some come or go. Without a
+group the caller names them, once.
+
+Rules:
+- a partition of which the group remembers a position begins there; else `start` decides;
+- "latest" and times are turned into offsets while the partition is being taken, so what is written after
+  `wait_assigned` is read for certain;
+- a partition that goes is forgotten: its position belongs to the next owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from penstock.client.facade.client_error import ClientError, error_of
+from penstock.client.facade.consumer_settings import ConsumerSettings, Start
+from penstock.client.facade.librdkafka import confluent_kafka, milliseconds
+from penstock.types import TopicPartition
+
+TIMEOUT_SECONDS = 10.0
+NO_OFFSET = 0
+"""Offsets below it are librdkafka's marks: none, beginning, end."""
+
+RawPartitions = list[confluent_kafka.TopicPartition]
+
+
+class Membership:
+    """The partitions of one consumer, from subscribing to leaving."""
+
+    def __init__(
+        self,
+        raw: confluent_kafka.Consumer,
+        settings: ConsumerSettings,
+        before_revoked: Callable[[list[TopicPartition]], None],
+        forget: Callable[[list[TopicPartition]], None],
+    ) -> None:
+        self._raw = raw
+        self._settings = settings
+        self._before_revoked = before_revoked
+        """Ends what is under way for partitions that we still own."""
+        self._forget = forget
+        """Drops what we know of partitions that we do not own any more."""
+        self._ended: set[TopicPartition] = set()
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Join the group."""
+        self._raw.subscribe(
+            topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )  # fmt: skip
+
+    def take(self, topics: list[str], numbers: Iterable[int] | str) -> None:
+        """Read partitions without a group."""
+        wanted = [where for topic in topics for where in self._named(topic, numbers)]
+        self._raw.assign(self.located(wanted, self._settings["start"]))
+        self._tell("on_assigned", wanted)
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return plain(self._raw.assignment())
+
+    def located(self, wanted: Iterable[TopicPartition], start: Start | int) -> RawPartitions:
+        """The partitions with the offset that `start` means in each."""
+        bare = [confluent_kafka.TopicPartition(*where) for where in wanted]
+        try:
+            return [self._located_one(each, start) for each in bare]
+        except confluent_kafka.KafkaException as failure:
+            raise error_of(failure, f"Where {start!s} is, is not known") from None
+
+    # The ends of partitions, for stop_at_end.
+
+    def on_end(self, where: TopicPartition) -> None:
+        self._ended.add(where)
+
+    def on_more(self, partitions: Iterable[TopicPartition]) -> None:
+        """There is something to read in these: a message came, or they are read from elsewhere."""
+        self._ended.difference_update(partitions)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Every partition that we have was read to its end; false while we have none."""
+        mine = self.partitions
+        return bool(mine) and self._ended.issuperset(mine)
+
+    # What librdkafka calls. It takes or gives up the partitions itself when we do not.
+
+    def _on_assign(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
+        mine = plain(partitions)
+        self._ended.difference_update(mine)
+        if self._settings["start"] != "earliest" and partitions:
+            begun = self._begun(partitions)
+            (raw.incremental_assign if self._is_cooperative else raw.assign)(begun)
+        self._tell("on_assigned", mine)
+
+    def _on_revoke(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
+        gone = plain(partitions)
+        self._before_revoked(gone)
+        self._tell("on_revoked", gone)
+        self._drop(gone)
+
+    def _on_lost(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
+        gone = plain(partitions)
+        self._tell("on_lost" if "on_lost" in self._settings else "on_revoked", gone)
+        self._drop(gone)
+
+    def _drop(self, gone: list[TopicPartition]) -> None:
+        self._ended.difference_update(gone)
+        self._forget(gone)
+
+    def _tell(self, listener: str, partitions: list[TopicPartition]) -> None:
+        told: Any = self._settings.get(listener)
+        if told is not None:
+            told(partitions)
+
+    def _begun(self, partitions: RawPartitions) -> RawPartitions:
+        """Each where the group was, or else at `start`."""
+        try:
+            remembered = self._raw.committed(partitions, timeout=TIMEOUT_SECONDS)
+        except confluent_kafka.KafkaException as failure:
+            raise error_of(failure, "The positions of the group are not known") from None
+        new = [each for each in remembered if each.offset < NO_OFFSET]
+        known = [each for each in remembered if each.offset >= NO_OFFSET]
+        return known + self.located(plain(new), self._settings["start"])
+
+    def _located_one(self, where: confluent_kafka.TopicPartition, start: Start | int) -> confluent_kafka.TopicPartition:
+        if start == "earliest":
+            where.offset = confluent_kafka.OFFSET_BEGINNING
+        elif start == "latest":
+            where.offset = self._raw.get_watermark_offsets(where, timeout=TIMEOUT_SECONDS)[1]
+        elif isinstance(start, datetime):
+            where.offset = milliseconds(start)
+            found = self._raw.offsets_for_times([where], timeout=TIMEOUT_SECONDS)[0]
+            if found.error is not None:
+                raise confluent_kafka.KafkaException(found.error)
+            if found.offset < NO_OFFSET:  # nothing is that late yet
+                return self._located_one(where, "latest")
+            where.offset = found.offset
+        else:
+            where.offset = int(start)
+        return where
+
+    def _named(self, topic: str, numbers: Iterable[int] | str) -> list[TopicPartition]:
+        if numbers != "all":
+            return [TopicPartition(topic, int(number)) for number in numbers]
+        try:
+            found = self._raw.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic]
+        except confluent_kafka.KafkaException as failure:
+            raise error_of(failure, f"The partitions of {topic!r} are not known") from None
+        if found.error is not None:
+            raise ClientError(found.error, f"The partitions of {topic!r} are not known")
+        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    @property
+    def _is_cooperative(self) -> bool:
+        """Partitions come and go one by one; librdkafka mixes no strategies of the two kinds."""
+        options = self._settings.get("options") or {}
+        strategy = str(options.get("partition.assignment.strategy", ""))
+        return "cooperative" in strategy or options.get("group.protocol") == "consumer"
+
+
+def plain(partitions: Iterable[confluent_kafka.TopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(each.topic, each.partition) for each in partitions]
