@@ -47,6 +47,15 @@ def test_a_quiet_segment_rolls_by_the_clock_when_asked() -> None:
     assert len(log.segments) == 2
 
 
+def test_history_that_is_loaded_with_its_old_timestamps_stays_for_a_while() -> None:
+    world = World()
+    log = world.open(LogConfig(retention_ms=1000))
+    log.append_as_leader(batch([b"old"], timestamp=NOW_MS - 10 * DAY_MS), 0)
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.enforce_retention(NOW_MS + 999) == 0
+    assert log.enforce_retention(NOW_MS + 1001) == 1
+
+
 def test_old_segments_go_by_time_the_active_one_too() -> None:
     world = World()
     log = world.open(LogConfig(segment_bytes=150, retention_ms=1000, file_delete_delay_ms=50))

@@ -60,6 +60,9 @@ RETRIABLE_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EN
 
 _logger = logging.getLogger(__name__)
 
+_new = tuple.__new__
+"""Makes an AppendResult in a third of the time that calling it takes."""
+
 
 class AppendResult(NamedTuple):
     """Where a batch is: its first offset and its last. For a duplicate, where the original is."""
@@ -194,7 +197,7 @@ class Log:
         if producer_id >= 0:
             self.producers.update(producer_id, producer_epoch, sequence, offset, last_offset, max_timestamp)
         append_time_ms = now_ms if self._needs_preparation and self.config.log_append_time else NO_TIMESTAMP
-        return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, False)
+        return _new(AppendResult, (offset, last_offset, append_time_ms, self.log_start_offset, False))
 
     def _duplicate(self, base_offset: int, last_offset: int, timestamp: int) -> AppendResult:
         append_time_ms = timestamp if self.config.log_append_time else NO_TIMESTAMP

@@ -188,7 +188,18 @@ class Segment:
         written = file.pwrite(records, position)
         if written != size:
             raise _short_write(written, size, file.path)
-        self.on_batch(position, size, last_offset, max_timestamp)
+        # What `on_batch` does, spelled out: this is the hottest path of the broker.
+        self.size = position + size
+        self.end_offset = last_offset + 1
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if not position:
+            self._first_timestamp = max_timestamp
+        if self._bytes_since_index_entry > self._index_interval_bytes:
+            self._bytes_since_index_entry = 0
+            self._add_index_entries(position, last_offset)
+        self._bytes_since_index_entry += size
 
     def append_all(self, records: Bytes, headers: Sequence[BatchHeader]) -> None:
         """Write some batches in one piece; all are counted or none."""
@@ -422,7 +433,11 @@ class Segment:
     def newest_timestamp(self) -> int:
         """For retention: the largest timestamp, or when the file was last written."""
         timestamp, _ = self.max_timestamp
-        return timestamp if timestamp >= 0 else self._files.mtime_ms(self.path(LOG_SUFFIX))
+        return timestamp if timestamp >= 0 else self.written_ms()
+
+    def written_ms(self) -> int:
+        """When the file was last written, by the file system."""
+        return self._files.mtime_ms(self.path(LOG_SUFFIX))
 
     def batches_since(self, timestamp_ms: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, from the offset on, that have a record at or after the time."""

@@ -109,12 +109,13 @@ class Partition:
             )
         log = self.log
         result = log.append_as_leader(records, self.leader_epoch)
-        if not result.is_duplicate:
+        base_offset, last_offset, _, _, is_duplicate = result
+        if not is_duplicate:
             size = len(records)
             self.bytes_in += size
-            self.messages_in += result.last_offset - result.base_offset + 1
+            self.messages_in += last_offset - base_offset + 1
             if not self.needs_sync:
-                log.advance_high_watermark(result.last_offset + 1)
+                log.high_watermark = last_offset + 1
                 if self.waiters:
                     self._purgatory.on_data(self, size)
         return result
