@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import oracle
+from brokers import SOURCE
 from penstock.env.clock import SystemClock
 from penstock.env.files import SystemFiles
 from penstock.log.config import LogConfig
@@ -45,6 +49,14 @@ def check_indexes(log_dir: Path, scratch: Path, segment_bytes: int) -> None:
         for path in (*directory.glob("*.index"), *directory.glob("*.timeindex")):
             assert path.read_bytes() == (copy / path.name).read_bytes(), f"{path} is not as a rebuilt one"
         shutil.rmtree(copy)
+
+
+def check_with_penstock(log_dir: Path) -> None:
+    """`penstock log dump --check` finds nothing wrong."""
+    command = [sys.executable, "-m", "penstock.cli.main", "log", "dump", "--check", str(log_dir)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
 
 
 def check_with_kafka(log_dir: Path) -> None:

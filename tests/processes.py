@@ -22,6 +22,10 @@ def forget_peak(pid: int) -> None:
     Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
+def descriptor_count(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def socket_count(pid: int) -> int:
     """Open sockets, its listeners among them."""
     count = 0

@@ -6,6 +6,7 @@ how many idle connections are opened; the limit of open files must allow that ma
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import socket
@@ -145,8 +146,7 @@ def test_a_bomb_in_a_batch_is_refused(broker: PenstockProcess, name: str, config
             assert answer.error_code != 0, answer
         assert raw.fetch(connection, topic).high_watermark == 0
     check_serving(broker)
-    assert growth.peak < 128 * MIB
-    assert growth.now < 48 * MIB
+    assert growth.peak < 48 * MIB
 
 
 def test_partial_requests_take_what_was_sent_and_are_given_up(broker: PenstockProcess) -> None:
@@ -220,13 +220,13 @@ def test_many_small_requests_with_large_answers_wait_for_their_reader(broker: Pe
         request = connection.frame("DescribeConfigs", 4, resources=[resource_asked], include_documentation=True)
     growth = Growth(broker)
     with Bystander(broker.bootstrap) as bystander, ExitStack() as stack:
-        for _ in range(20):
+        for _ in range(5):
             connection = stack.enter_context(raw.Connection(broker.bootstrap))
             connection.socket.setblocking(False)
             connection.socket.send(request * 5000)
         bystander.wait_for_rounds(20)
         print(
-            f"\n20 x 5000 requests with large answers: peak {growth.peak / MIB:.1f} MiB more, "
+            f"\n5 x 5000 requests with large answers: peak {growth.peak / MIB:.1f} MiB more, "
             f"the bystander's slowest round {bystander.slowest_seconds * 1000:.0f} ms"
         )
         assert growth.peak < 128 * MIB
@@ -282,16 +282,17 @@ def closed_within_timeout(connection: raw.Connection) -> bool:
         return False
 
 
+@functools.cache
 def bomb(name: str) -> bytes:
     """A batch with a right header and checksum whose one record is as many zeros as a megabyte can be made to hold."""
     compress: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
-        "gzip": (1, lambda data: zlib.compress(data, 9, wbits=31)),
+        "gzip": (1, lambda data: zlib.compress(data, 1, wbits=31)),
         "snappy": (2, lambda data: bytes(cramjam.snappy.compress_raw(data))),
         "lz4": (3, lambda data: bytes(cramjam.lz4.compress(data))),
         "zstd": (4, lambda data: bytes(cramjam.zstd.compress(data, 3))),
     }
     number, squeeze = compress[name]
-    size = 18 * MIB if name == "snappy" else 200 * MIB
+    size = 18 * MIB if name == "snappy" else 64 * MIB
     whole = bytearray(raw.batch([b"x"], keys=[b"k"])[:HEADER_SIZE]) + squeeze(bytes(size))
     struct.pack_into(">i", whole, BATCH_LENGTH_AT, len(whole) - LOG_OVERHEAD)
     struct.pack_into(">h", whole, ATTRIBUTES_AT, number)

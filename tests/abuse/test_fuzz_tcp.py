@@ -122,14 +122,14 @@ class Lane(threading.Thread):
 
 
 def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
-    """A seed changed in one to three places. The first eight bytes, API, version and id, mostly stay as they are."""
+    """A seed changed in one or two places, mostly so that it still decodes, and mostly behind its API and version."""
     data = bytearray(chance.choice(seeds))
-    for _ in range(chance.randint(1, 3)):
+    for _ in range(chance.randint(1, 2)):
         first = 8 if len(data) > 8 and chance.random() < 0.9 else 0
         if len(data) <= first:
             break
         at = chance.randrange(first, len(data))
-        mutate = chance.choice((flip, cut, drop, repeat, splice, overwrite))
+        (mutate,) = chance.choices((flip, overwrite, cut, drop, repeat, splice), (6, 3, 1, 1, 1, 1))
         mutate(data, at, chance, seeds)
     return bytes(data)
 

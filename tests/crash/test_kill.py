@@ -18,7 +18,7 @@ import oracle
 import raw
 from brokers import PenstockProcess
 from loads import Load, check_load, check_offsets, read_topic
-from log_files import check_indexes, check_with_kafka
+from log_files import check_indexes, check_with_kafka, check_with_penstock
 
 KILLS = int(os.environ.get("PENSTOCK_KILLS", "12"))
 SEED = int(os.environ.get("PENSTOCK_SEED", "1"))
@@ -55,6 +55,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(tmp_path: Path, du
             check_load(load, content)
     show(loads, starts, durability, sum(map(len, content.values())))
     check_indexes(broker.log_dir, tmp_path / "rebuilt", SEGMENT_BYTES)
+    check_with_penstock(broker.log_dir)
     if durability == "os" and oracle.why_unavailable() is None:
         check_with_kafka(broker.log_dir)
 
