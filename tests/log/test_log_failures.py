@@ -38,6 +38,19 @@ def test_a_short_write_is_cut_off_and_can_be_retried() -> None:
     assert (result.base_offset, result.is_duplicate) == (1, False), "a failed append left no trace of its producer"
 
 
+def test_a_batch_that_was_not_written_can_be_offered_again_as_it_is() -> None:
+    """The broker's short way for repeated requests fell back to the long one with a batch that had an offset."""
+    world = World()
+    log = world.open()
+    log.append_as_leader(batch([b"a"]), 0)
+    refused = bytearray(batch([b"b"]))
+    world.files.shorten_at(world.files.call_count + 1, 30)
+    with pytest.raises(StorageError):
+        log.append_as_leader(refused, 0)
+    assert log.append_as_leader(refused, 0).base_offset == 1
+    assert offsets_and_values(log, 0) == [(0, b"a"), (1, b"b")]
+
+
 def test_a_full_disk_refuses_appends_serves_reads_and_recovers() -> None:
     world = World()
     log = world.open(SMALL)
