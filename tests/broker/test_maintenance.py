@@ -28,18 +28,29 @@ def quick_chores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_records_older_than_the_retention_go_although_their_segment_is_the_active_one(tmp_path: Path) -> None:
-    """Also when they are old on arrival: a producer that sends times of years ago sees them vanish."""
+    async def scenario() -> None:
+        async with running(tmp_path, QUICK) as broker, connected(broker) as client:
+            await create_topic(broker, "t", retention_ms="50")
+            await client.produce("t", batch(b"soon old"))
+            log = partition(broker, "t").log
+            await until(lambda: log.log_start_offset == 1)
+            assert (await client.fetch("t", 0)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert (await client.produce("t", batch(b"new"))).base_offset == 1
+
+    run(scenario())
+
+
+def test_records_that_are_old_on_arrival_are_not_taken_from_under_their_reader(tmp_path: Path) -> None:
+    """A topic that is filled with what happened years ago; its readers have the time that any other topic's have."""
 
     async def scenario() -> None:
         async with running(tmp_path, QUICK) as broker, connected(broker) as client:
             await create_topic(broker, "t")
+            await create_topic(broker, "looked-at", retention_ms="1")
             await client.produce("t", batch(b"old", timestamp_ms=LONG_AGO_MS))
-            log = partition(broker, "t").log
-            await until(lambda: log.log_start_offset == 1)
-            assert (await client.fetch("t", 0)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-            await client.produce("t", batch(b"new"))
-            await asyncio.sleep(0.05)
-            assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+            await client.produce("looked-at", batch(b"x"))
+            await until(lambda: partition(broker, "looked-at").log.log_start_offset == 1)
+            assert len((await client.fetch("t", 0)).records) > 0
 
     run(scenario())
 

@@ -9,6 +9,7 @@ Everything from the world outside (clock, files, network, chance) is passed in.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
@@ -76,7 +77,8 @@ class Broker:
         try:
             await self._start()
         except BaseException:
-            await self.stop()
+            with contextlib.suppress(Exception):  # it was logged; why the start failed is what matters
+                await self.stop()
             raise
 
     async def _start(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
@@ -136,6 +137,6 @@ def _sync(files: list[Syncable]) -> None:
 def _free_bytes(directory: str) -> int:
     try:
         found = os.statvfs(directory)
-    except OSError:
-        return 0
+    except OSError:  # a disk that cannot be asked fails the writes by itself
+        return sys.maxsize
     return found.f_bavail * found.f_frsize
