@@ -24,6 +24,7 @@ from penstock.broker.controller.controller import Controller
 from penstock.broker.controller.liveness import Registration
 from penstock.broker.controller.topics import TopicDefaults
 from penstock.broker.dispatch import Dispatcher
+from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.maintenance import Maintenance
 from penstock.broker.metrics import Metrics
 from penstock.broker.purgatory import Purgatory
@@ -91,6 +92,7 @@ class Broker:
         self.context = self._make_context(store, logs)
         controller = self.context.controller
         controller.add_listener(self.context.replicas.on_image)
+        controller.add_listener(self.context.groups.on_image)
         controller.add_listener(lambda _, delta: self._on_configs(server) if delta.broker_configs_changed else None)
         self._stack.append(controller.stop)
         await controller.start(Registration(self.broker_id, endpoints, self.config.rack))
@@ -100,8 +102,16 @@ class Broker:
     def _run(self, server: Server) -> None:
         maintenance = Maintenance(self.context.replicas, self.world.clock, self._executor)
         maintenance.start()
+        groups = self.context.groups
+        groups.start()
         self.dispatcher = Dispatcher(self.context)
-        self._stack += [maintenance.stop, self.context.group_commit.stop, self.dispatcher.stop, server.stop]
+        self._stack += [
+            maintenance.stop,
+            self.context.group_commit.stop,
+            groups.stop,
+            self.dispatcher.stop,
+            server.stop,
+        ]
         self.server = server
         server.start(self.dispatcher.serve)
 
@@ -145,6 +155,17 @@ class Broker:
             topic_defaults=lambda: _topic_defaults(replicas.config),
             is_deletion_enabled=lambda: replicas.config.get_bool("delete.topic.enable"),
         )
+        group_commit = GroupCommit(loop, self._executor, needs_sync)
+        groups = GroupCoordinator(
+            loop,
+            self.world.clock,
+            self.world.chance,
+            self._executor,
+            self.config,
+            controller,
+            replicas,
+            group_commit,
+        )
         return Context(
             loop=loop,
             executor=self._executor,
@@ -153,9 +174,10 @@ class Broker:
             static_config=self.config,
             controller=controller,
             replicas=replicas,
-            group_commit=GroupCommit(loop, self._executor, needs_sync),
+            group_commit=group_commit,
             purgatory=purgatory,
             sessions=FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"), self.world.chance),
+            groups=groups,
             metrics=Metrics(),
             broker_id=self.broker_id,
         )

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.controller import Controller
+from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metrics import Metrics
 from penstock.broker.purgatory import Purgatory
 from penstock.broker.replicas.group_commit import GroupCommit
@@ -51,6 +52,7 @@ class Context:
     group_commit: GroupCommit
     purgatory: Purgatory
     sessions: FetchSessions
+    groups: GroupCoordinator
     metrics: Metrics
     broker_id: int
 

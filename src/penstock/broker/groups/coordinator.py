@@ -1,0 +1,392 @@
+"""The group coordinator: the shell around the groups of the partitions of `__consumer_offsets` that this broker leads.
+
+    request -> machine -> answers and records -> the partition's log -> committed -> machine -> more answers
+
+It loads partitions, writes records, keeps a timer for each group, gives answers to whoever waits, and nothing else:
+what to decide is decided in `shard` and the machines under it. All of it runs on the loop; only reading logs does not.
+
+`__consumer_offsets` is created when the first client looks for a coordinator. While a partition is loaded its groups
+answer COORDINATOR_LOAD_IN_PROGRESS. After a crash everything is as the log has it: members and offsets as committed,
+with a fresh session each; whoever waited has lost its connection and asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.controller.controller import Controller
+from penstock.broker.controller.topics import NewTopic
+from penstock.broker.groups import rebalance
+from penstock.broker.groups.group import NEVER, ClassicGroup, GroupLimits
+from penstock.broker.groups.home import Home, HomeState, partition_for
+from penstock.broker.groups.join import join, refusal
+from penstock.broker.groups.leave import leave
+from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
+from penstock.broker.groups.records import OffsetRecord, Record, decode, encode
+from penstock.broker.groups.shard import Shard
+from penstock.broker.groups.sync import sync
+from penstock.broker.replicas.group_commit import GroupCommit
+from penstock.broker.replicas.manager import ReplicaManager
+from penstock.broker.replicas.partition import Partition
+from penstock.broker.replicated import ReplicatedLog
+from penstock.env.clock import Clock
+from penstock.errors import ErrorCode, KafkaError
+from penstock.metadata.image import Delta, Image
+from penstock.wire.api.join_group import JoinGroupRequest
+from penstock.wire.api.leave_group import LeaveGroupResponse, MemberIdentity
+from penstock.wire.api.offset_commit import OffsetCommitRequest
+from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+SHORTEST_TIMER_S = 0.001
+"""A timer that went off a little early is set again; not more often than this."""
+MAX_RECORDS_PER_BATCH = 1_000
+"""Of tombstones that need not stand in one batch."""
+MINUTE_MS = 60_000
+
+OnDone = Callable[[KafkaError | None], None]
+
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a client is told when records could not be written (Kafka's table)."""
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        chance: random.Random,
+        executor: Executor,
+        config: BrokerConfig,
+        controller: Controller,
+        replicas: ReplicaManager,
+        group_commit: GroupCommit,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._chance = chance
+        self._executor = executor
+        self._config = config
+        self._controller = controller
+        self._replicas = replicas
+        self._group_commit = group_commit
+        self._limits = _limits(config)
+        self._homes: dict[int, Home] = {}
+        self._image = Image()
+        self._partition_count = 0
+        self._creating: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Start, stop, and the topic.
+
+    def start(self) -> None:
+        self._spawn(self._expire_forever())
+
+    async def stop(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for home in self._homes.values():
+            home.cancel_timers()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def has_topic(self) -> bool:
+        return self._partition_count > 0
+
+    def create_topic(self) -> asyncio.Task[None]:
+        """Created once, however many ask; the task fails when it could not be."""
+        if self._creating is None or (self._creating.done() and not self.has_topic):
+            self._creating = self._spawn(self._create_topic())
+        return self._creating
+
+    async def _create_topic(self) -> None:
+        get = self._config.get_int
+        replicas = min(get("offsets.topic.replication.factor"), max(len(self._image.brokers), 1))
+        configs = (
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", str(get("offsets.topic.segment.bytes"))),
+        )
+        topic = NewTopic(OFFSETS_TOPIC, get("offsets.topic.num.partitions"), replicas, configs=configs)
+        answer = (await self._controller.create_topics([topic]))[OFFSETS_TOPIC]
+        if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            logger.error("%s could not be created: %s", OFFSETS_TOPIC, answer.message)
+            raise answer
+
+    def on_image(self, image: Image, delta: Delta) -> None:
+        """Follow the image: which partitions are ours, and which topics are gone. After the replicas did."""
+        self._image = image
+        for deleted in delta.topics_deleted:
+            if deleted.name == OFFSETS_TOPIC:
+                self._unload(tuple(self._homes))
+            else:
+                self._forget_topic(deleted.name, deleted.topic_id)
+        topic = image.topics.get(OFFSETS_TOPIC)
+        self._partition_count = len(topic.partitions) if topic is not None else 0
+        partitions = self._replicas.by_name.get(OFFSETS_TOPIC, {})
+        led = {index: partition for index, partition in partitions.items() if partition.is_leader}
+        self._unload([index for index in self._homes if index not in led])
+        for index, partition in led.items():
+            if index not in self._homes:
+                self._begin_load(index, partition)
+
+    def _begin_load(self, index: int, partition: Partition) -> None:
+        log = ReplicatedLog(
+            partition, self._clock, self._group_commit, self._executor, self._config.get_int("offsets.load.buffer.size")
+        )
+        home = self._homes[index] = Home(log, Shard(index, self._limits))
+        if partition.log.log_start_offset == partition.log.high_watermark:
+            home.state = HomeState.ACTIVE
+        else:
+            self._spawn(self._load(home))
+
+    async def _load(self, home: Home) -> None:
+        try:
+            count = await home.log.load(decode, home.shard.load)
+        except KafkaError as error:
+            home.state = HomeState.FAILED
+            logger.error(
+                "%s-%d cannot be loaded, and its groups are not served: %s",
+                OFFSETS_TOPIC, home.shard.partition, error.message,
+            )  # fmt: skip
+            return
+        home.state = HomeState.ACTIVE
+        out = Outcome()
+        home.shard.on_loaded(self._now(), out)
+        self._apply(home, out)
+        self._write_pieces(home, home.shard.forget_missing_topics(self._image.topics_by_id))
+        for group in tuple(home.shard.groups.values()):
+            self._set_timer(home, group)
+        logger.info("loaded %d records of %d groups", count, len(home.shard.groups))
+
+    def _unload(self, indexes: Sequence[int]) -> None:
+        """Another broker leads the partition, or it is gone: whoever waits here looks for its coordinator again."""
+        for index in indexes:
+            home = self._homes.pop(index)
+            home.cancel_timers()
+            out = Outcome()
+            for group in home.shard.groups.values():
+                for member in tuple(group.members.values()):
+                    rebalance.dismiss(group, member, ErrorCode.NOT_COORDINATOR, out)
+            _answer(out)
+
+    # Where a group is.
+
+    def _home(self, group_id: str) -> Home:
+        if not self._partition_count:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        home = self._homes.get(partition_for(group_id, self._partition_count))
+        if home is None or home.state is HomeState.FAILED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if home.state is HomeState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return home
+
+    def leader_of(self, group_id: str) -> int:
+        """The broker that coordinates the group; COORDINATOR_NOT_AVAILABLE while nobody does."""
+        if not self._partition_count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = partition_for(group_id, self._partition_count)
+        partition = self._image.partition(OFFSETS_TOPIC, index)
+        if partition is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition.leader
+
+    def shard(self, group_id: str) -> Shard:
+        """Where to look a group up. NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when that is not possible."""
+        return self._home(group_id).shard
+
+    def shards(self) -> Iterator[Shard]:
+        """All of this broker's; COORDINATOR_LOAD_IN_PROGRESS while one is loaded."""
+        for home in self._homes.values():
+            if home.state is HomeState.LOADING:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            yield home.shard
+
+    # Membership.
+
+    def join(self, request: JoinGroupRequest, client: Client, ticket: Ticket) -> None:
+        home = self._home(request.group_id)
+        if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
+            ticket(refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+            return
+        if request.member_id and request.group_id not in home.shard.groups:
+            ticket(refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return
+        group = home.shard.group_or_new(request.group_id)
+        new_id = "" if request.member_id else self._new_member_id(request.group_instance_id or client.client_id)
+        out = Outcome()
+        join(group, request, client, new_id, ticket, self._now(), out)
+        self._finish(home, group, out)
+
+    def sync(self, request: SyncGroupRequest, ticket: Ticket) -> None:
+        home = self._home(request.group_id)
+        group = home.shard.groups.get(request.group_id)
+        if group is None:
+            ticket(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        out = Outcome()
+        sync(group, request, ticket, self._now(), out)
+        self._finish(home, group, out)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        group = self._home(group_id).shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        return group.heartbeat(member_id, instance_id, generation, self._now())
+
+    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> LeaveGroupResponse:
+        home = self._home(group_id)
+        group = home.shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        out = Outcome()
+        response = leave(group, leaving, self._now(), out)
+        self._finish(home, group, out)
+        return response
+
+    # Offsets and deletion.
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, version: int, records: Sequence[OffsetRecord], on_done: OnDone
+    ) -> None:
+        """`on_done` is called when they are committed, or with why they are not."""
+        home = self._home(request.group_id)
+        home.shard.check_commit(request, version, self._now())
+        if records:
+            self._write(home, records, on_done)
+        else:
+            on_done(None)
+
+    def delete_group(self, group_id: str, on_done: OnDone) -> None:
+        home = self._home(group_id)
+        self._write(home, home.shard.delete_group(group_id), on_done)
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], on_done: OnDone) -> list[ErrorCode]:
+        """An error code for each; the rest is forgotten when `on_done` is called."""
+        home = self._home(group_id)
+        records, codes = home.shard.delete_offsets(group_id, partitions)
+        if records:
+            self._write(home, records, on_done)
+        else:
+            on_done(None)
+        return codes
+
+    def _forget_topic(self, topic: str, topic_id: bytes) -> None:
+        for home in self._homes.values():
+            self._write_pieces(home, home.shard.forget_topic(topic, topic_id))
+
+    async def _expire_forever(self) -> None:
+        period_s = self._config.get_int("offsets.retention.check.interval.ms") / 1000
+        while True:
+            await asyncio.sleep(period_s)
+            self.expire_offsets()
+
+    def expire_offsets(self) -> None:
+        retention_ms = self._config.get_int("offsets.retention.minutes") * MINUTE_MS
+        for home in self._homes.values():
+            if home.state is HomeState.ACTIVE:
+                self._write_pieces(home, home.shard.expire(retention_ms, self._clock.now_ms()))
+
+    # Records, answers, timers.
+
+    def _write_pieces(self, home: Home, records: Sequence[Record]) -> None:
+        for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
+            self._write(home, records[start : start + MAX_RECORDS_PER_BATCH], _log_failure)
+
+    def _write(self, home: Home, records: Sequence[Record], on_done: OnDone) -> None:
+        """One batch; the machines are told before `on_done` is."""
+
+        def on_committed(error: KafkaError | None) -> None:
+            failure = None if error is None else _told(error)
+            now, out = self._now(), Outcome()
+            for record in records:
+                if failure is None:
+                    home.shard.on_committed(record, now, out)
+                else:
+                    home.shard.on_write_failed(record, failure.code, now, out)
+            self._apply(home, out)
+            on_done(failure)
+
+        home.log.append([encode(record) for record in records], on_committed)
+
+    def _finish(self, home: Home, group: ClassicGroup, out: Outcome) -> None:
+        """After a request or a timer changed a group."""
+        self._apply(home, out)
+        home.shard.drop_if_nothing(group)
+        self._set_timer(home, group)
+
+    def _apply(self, home: Home, out: Outcome) -> None:
+        for reason in out.reasons:
+            logger.info("rebalance of %s", reason)
+        _answer(out)
+        if out.records:
+            self._write(home, out.records, _log_failure)
+
+    def _set_timer(self, home: Home, group: ClassicGroup) -> None:
+        """An early timer is left as it is: it finds nothing to do, and is set again."""
+        deadline_s = group.next_deadline_s()
+        if deadline_s == NEVER:
+            home.cancel_timer(group.group_id)
+            return
+        known = home.timers.get(group.group_id)
+        if known is not None and known[0] <= deadline_s:
+            return
+        home.cancel_timer(group.group_id)
+        delay_s = max(deadline_s - self._clock.monotonic(), SHORTEST_TIMER_S)
+        timer = self._loop.call_later(delay_s, self._on_timer, home, group)
+        home.timers[group.group_id] = (deadline_s, timer)
+
+    def _on_timer(self, home: Home, group: ClassicGroup) -> None:
+        home.timers.pop(group.group_id, None)
+        out = Outcome()
+        rebalance.on_time(group, self._now(), out)
+        self._finish(home, group, out)
+
+    def _now(self) -> Now:
+        return Now(self._clock.now_ms(), self._clock.monotonic())
+
+    def _new_member_id(self, prefix: str) -> str:
+        return f"{prefix}-{uuid.UUID(bytes=self._chance.randbytes(16), version=4)}"
+
+
+def _answer(out: Outcome) -> None:
+    for ticket, response in out.answers:
+        ticket(response)
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(_WRITE_ERRORS.get(error.code, error.code), error.message)
+
+
+def _log_failure(error: KafkaError | None) -> None:
+    if error is not None:
+        logger.error("records of %s could not be written: %s", OFFSETS_TOPIC, error.message)
+
+
+def _limits(config: BrokerConfig) -> GroupLimits:
+    get = config.get_int
+    return GroupLimits(
+        get("group.initial.rebalance.delay.ms"),
+        get("group.min.session.timeout.ms"),
+        get("group.max.session.timeout.ms"),
+        get("group.max.size"),
+    )

@@ -1,0 +1,60 @@
+"""Where a group lives: the partition of `__consumer_offsets` that its id hashes to, and what this broker keeps of it.
+
+Kafka's rule, so that a data directory can change hands: Java's hash of the group id, modulo the number of partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from functools import lru_cache
+
+from penstock.broker.groups.shard import Shard
+from penstock.broker.replicated import ReplicatedLog
+
+MAX_REMEMBERED_HASHES = 10_000
+MIN_INT32 = -(2**31)
+
+
+class HomeState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Its log could not be read: its groups are not served before the next start."""
+
+
+class Home:
+    """One partition: its log, the groups in it, and a timer for each group that needs one."""
+
+    __slots__ = ("log", "shard", "state", "timers")
+
+    def __init__(self, log: ReplicatedLog, shard: Shard) -> None:
+        self.log = log
+        self.shard = shard
+        self.state = HomeState.LOADING
+        self.timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
+        """Group id -> when it goes off, and what makes it."""
+
+    def cancel_timer(self, group_id: str) -> None:
+        timer = self.timers.pop(group_id, None)
+        if timer is not None:
+            timer[1].cancel()
+
+    def cancel_timers(self) -> None:
+        for group_id in tuple(self.timers):
+            self.cancel_timer(group_id)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_HASHES)
+def partition_for(group_id: str, partition_count: int) -> int:
+    value = java_hash(group_id)
+    return 0 if value == MIN_INT32 else abs(value) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode: 31 * h + c over UTF-16 code units, in 32 bits with a sign."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value

@@ -1,0 +1,107 @@
+"""State that lives in a partition of an internal topic: written as records, read back at the start.
+
+    append    the records of one decision as one batch, so that a crash keeps all of them or none;
+              `on_committed` is called once they cannot be lost any more, in the order of the appends
+    load      every committed record, oldest first, a piece at a time so that the loop stays free
+
+On one node a record is committed when it is in the log or, with `penstock.durability=fsync`, when it is on disk; then
+appends that wait share a sync. A batch that failed is not in the log, or not on disk, and does not count.
+
+Loading stops at the end that the log had when it began, and at a hole: it never waits for offsets that do not come
+(B20). Bytes that are no records end it with an error: a state with holes must not be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeVar
+
+from penstock.broker.replicas.group_commit import GroupCommit
+from penstock.broker.replicas.partition import Partition
+from penstock.env.clock import Clock
+from penstock.errors import ErrorCode, KafkaError
+from penstock.log.reader import LogSlice
+from penstock.types import Bytes
+from penstock.wire.key_values import build_key_values
+from penstock.wire.record import iterate_records
+from penstock.wire.records import check_batch, corrupt
+
+ALL_IN_SYNC = -1
+OnCommitted = Callable[[KafkaError | None], None]
+T = TypeVar("T")
+Decode = Callable[[Bytes, Bytes | None], Sequence[T]]
+
+
+class ReplicatedLog:
+    """The records of one partition of an internal topic."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        clock: Clock,
+        group_commit: GroupCommit,
+        executor: Executor,
+        load_buffer_bytes: int,
+    ) -> None:
+        self.partition = partition
+        self._clock = clock
+        self._group_commit = group_commit
+        self._executor = executor
+        self._load_buffer_bytes = load_buffer_bytes
+
+    def append(self, pairs: Sequence[tuple[bytes, bytes | None]], on_committed: OnCommitted) -> None:
+        """`on_committed` gets None, or why the records do not count; maybe before this returns."""
+        batch = build_key_values(pairs, self._clock.now_ms())
+        try:
+            self.partition.append(memoryview(batch), ALL_IN_SYNC)
+        except KafkaError as error:
+            on_committed(error)
+            return
+        if self._group_commit.is_needed:
+            self._group_commit.wait((self.partition,), lambda failed: on_committed(self._failure(failed)))
+        else:
+            on_committed(None)
+
+    def _failure(self, failed: frozenset[Partition]) -> KafkaError | None:
+        if self.partition in failed:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk failed before the records were safe")
+        return None
+
+    async def load(self, decode: Decode[T], take: Callable[[T], None]) -> int:
+        """`decode` each record in a thread, and `take` what it gives here, in order; how many were taken.
+
+        `decode` gives nothing for what is to be passed over. KafkaError when the log cannot be read.
+        """
+        log = self.partition.log
+        loop = asyncio.get_running_loop()
+        offset, end_offset, count = log.log_start_offset, log.high_watermark, 0
+        while offset < end_offset:
+            piece = log.read(offset, self._load_buffer_bytes, end_offset)
+            if piece is None:
+                break
+            taken, offset = await loop.run_in_executor(self._executor, partial(_decode_piece, piece, offset, decode))
+            for each in taken:
+                take(each)
+            count += len(taken)
+        return count
+
+
+def _decode_piece(piece: LogSlice, offset: int, decode: Decode[T]) -> tuple[list[T], int]:
+    """In a thread: what the records are from the offset on, and where the next piece begins."""
+    data = piece.file.pread(piece.size, piece.position)
+    if len(data) < piece.size:
+        raise corrupt(f"{piece.file.path} is shorter than it was.")
+    decoded: list[T] = []
+    position, next_offset = 0, offset
+    while position < len(data):
+        header = check_batch(data, position, len(data))
+        if not header.is_control:  # its records are not ours
+            for record in iterate_records(data, position):
+                if record.key is not None and record.offset >= offset:
+                    decoded += decode(record.key, record.value)
+        position += header.size_bytes
+        next_offset = header.next_offset
+    return decoded, next_offset
