@@ -39,10 +39,10 @@ def batch(value=b"hello"):
     return bytes(build_batch([Record(0, now, None, value, ())]))
 
 
-def request_frame(broker, version, records, partition=0, correlation_id=7, acks=-1, client_id=b"me"):
-    topic_id = broker.context.image.topics["t"].topic_id
-    topic = TopicProduceData("t", topic_id, [PartitionProduceData(partition, records)])
-    body = encode(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic]), version)
+def request_frame(broker, version, records, partition=0, correlation_id=7, acks=-1, client_id=b"me", topic="t"):
+    topic_id = broker.context.image.topics[topic].topic_id
+    data = TopicProduceData(topic, topic_id, [PartitionProduceData(partition, records)])
+    body = encode(ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data]), version)
     head = struct.pack(">hhih", 0, version, correlation_id, len(client_id)) + client_id
     return bytearray(head + (b"\0" if version >= 9 else b"") + body)
 
@@ -187,3 +187,19 @@ def test_a_connection_remembers_a_bounded_number_of_partitions(tmp_path):
         assert len(known.memory._memos) <= MAX_MEMOS
 
     in_broker(tmp_path, scenario, partitions=300)
+
+
+def test_topics_whose_names_differ_in_length_are_remembered_side_by_side(tmp_path):
+    async def scenario(broker):
+        await broker.context.controller.create_topics([NewTopic("a-longer-name", 1, 1)])
+        known = connection()
+        for _ in range(3):  # they alternate
+            for topic in ("t", "a-longer-name"):
+                answer(broker, known, 9, request_frame(broker, 9, batch(), topic=topic))
+        assert len(known.memory._memos) == 2
+        broker.dispatcher._make_route = None
+        broker.dispatcher._routes.clear()  # the long way is closed
+        for topic in ("t", "a-longer-name"):
+            assert answer(broker, known, 9, request_frame(broker, 9, batch(), topic=topic))[1].base_offset == 3
+
+    in_broker(tmp_path, scenario)

@@ -29,6 +29,9 @@ ZSTD_SINCE = 7
 MAX_MEMOS = 256
 """Partitions remembered per connection; beyond that all are forgotten and learned again."""
 
+MAX_ENDS = 4
+"""Lengths of topic names that are tried; a connection that uses more of them at once takes the long way for some."""
+
 BODY_AT = 8
 """API key, version and correlation id come before; version is part of what is compared, the id is not."""
 
@@ -45,21 +48,21 @@ _MARK = 0x5EED_5EED_5EED_5EED
 
 
 class ProduceMemos:
-    """What one connection repeats. `end` is where the length of the batch stood in the last request."""
+    """What one connection repeats. `_ends` is where the length of the batch stood, one place per length of name."""
 
-    __slots__ = ("_end", "_memos")
+    __slots__ = ("_ends", "_memos")
 
     def __init__(self) -> None:
-        self._end = 0
+        self._ends: tuple[int, ...] = ()
         self._memos: dict[bytes, _Memo] = {}
 
     def serve(self, frame: memoryview, version: int, correlation_id: int) -> bytearray | None:
         """The answer to a request that is known, None for any other."""
-        end = self._end
-        memo = self._memos.get(bytes(frame[BODY_AT:end]))
-        if memo is None or memo.version != version:
-            return None
-        return memo.serve(frame, end, correlation_id)
+        for end in self._ends:
+            memo = self._memos.get(bytes(frame[BODY_AT:end]))
+            if memo is not None and memo.version == version:
+                return memo.serve(frame, end, correlation_id)
+        return None
 
     def learn(
         self, frame: memoryview, version: int, request: ProduceRequest, response: ProduceResponse, partition: Partition
@@ -72,7 +75,8 @@ class ProduceMemos:
         if frame[len(frame) - len(suffix) :] != suffix:
             return  # a tag that we do not know
         prefix = bytes(frame[BODY_AT:end])
-        self._end = end
+        if end not in self._ends:
+            self._ends = (end, *self._ends)[:MAX_ENDS]
         if len(self._memos) >= MAX_MEMOS:
             self._memos.clear()
         self._memos[prefix] = _Memo(version, is_flexible, suffix, request.acks, response, partition)
