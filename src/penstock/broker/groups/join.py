@@ -53,8 +53,10 @@ def join(
             member = group.check_member(request.member_id, request.group_instance_id)
             _rejoin(group, member, request, client, ticket, now, out)
     except KafkaError as error:
-        member_id = "" if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
-        out.answers.append((ticket, refusal(error.code, member_id)))
+        is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+        out.answers.append((ticket, refusal(error.code, "" if is_full else request.member_id)))
+        if is_full:  # nobody waits for it any more
+            rebalance.maybe_complete_join(group, now, out)
 
 
 def refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:

@@ -20,6 +20,7 @@ from penstock.wire.api.offset_commit import (
 
 TOPIC_IDS_SINCE = 10
 NO_RETENTION = -1
+MAX_TIMESTAMP_MS = 2**63 - 1
 
 
 def handle(context: Context, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | Later:
@@ -58,7 +59,9 @@ class _Commit:
         self._now_ms = context.clock.now_ms()
         self._max_metadata = context.config.get_int("offset.metadata.max.bytes")
         retention_ms = request.retention_time_ms
-        self._expires_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else self._now_ms + retention_ms
+        self._expires_ms = (
+            NO_TIMESTAMP if retention_ms == NO_RETENTION else min(self._now_ms + retention_ms, MAX_TIMESTAMP_MS)
+        )
         self._image = context.image
         self._by_id = call.version >= TOPIC_IDS_SINCE
         self.response = OffsetCommitResponse(topics=[self._topic(topic) for topic in request.topics])
