@@ -57,8 +57,8 @@ def check_indexes(log_dir: Path, scratch: Path, segment_bytes: int) -> None:
 
 
 def _check_time_index(path: Path, rebuilt: Path) -> None:
-    """Every entry of a rebuilt one is there. One more, as true as the others, is left by each stop or recovery that found
-    the segment active: it notes the largest timestamp at that moment, as Kafka does when it closes a segment."""
+    """Every entry of a rebuilt one is there. One more, as true as the others, is left by each stop or recovery that
+    found the segment active: it notes the largest timestamp at that moment, as Kafka does when it closes a segment."""
     found, expected = _time_entries(path), _time_entries(rebuilt)
     assert set(expected) <= set(found), f"{path} lacks entries of a rebuilt one"
     assert found == sorted(set(found)), f"{path} goes back"
@@ -70,7 +70,7 @@ def _time_entries(path: Path) -> list[tuple[int, int]]:
 
 
 def _largest_timestamps(path: Path) -> set[tuple[int, int]]:
-    """(timestamp, relative last offset) of each batch of the segment that brought a larger timestamp than all before."""
+    """(timestamp, relative last offset) of each batch that brought a larger timestamp than all before it."""
     data, base_offset = path.read_bytes(), int(path.stem)
     largest, entries = -1, set()
     for _, header in iterate_headers(data):
