@@ -107,6 +107,8 @@ class Log:
         self._files = files
         self._clock = clock
         self._reader = LogReader(segments)
+        self._newest_ms = 0
+        """A timestamp up to this was not too far ahead when we looked last, so it is not now: no need for a clock."""
         self._durability = Durability(files, directory, recovery_point, segments.active.base_offset)
         self._closed_size_bytes = segments.closed_size_bytes
         self.update_config(config)
@@ -135,8 +137,7 @@ class Log:
         self._needs_preparation = needs_preparation(config)
         self._max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
-        self._before_max_ms = config.message_timestamp_before_max_ms
-        self._after_max_ms = config.message_timestamp_after_max_ms
+        self._newest_ms = self._clock.now_ms() + config.message_timestamp_after_max_ms
         self._roll_timestamp = NO_TIMESTAMP
 
     # Appending.
@@ -146,13 +147,13 @@ class Log:
         if self.is_fenced:
             raise self._fenced_error()
         size = len(records)
-        now_ms = self._clock.now_ms()
         try:
             fields = HEADER.unpack_from(records)
         except struct.error:
             fields = NO_HEADER
-        (offset, length, _, magic, crc, attributes, last_delta, base_timestamp, max_timestamp,
+        (offset, length, _, magic, crc, attributes, last_delta, _, max_timestamp,
          producer_id, producer_epoch, sequence, count) = fields  # fmt: skip
+        append_time_ms = NO_TIMESTAMP
         if (
             offset
             or self._needs_preparation
@@ -162,12 +163,14 @@ class Log:
             or not 0 < count == last_delta + 1
             or size > self._max_batch_bytes
             or (producer_id >= 0 and sequence < 0)
-            or max_timestamp > now_ms + self._after_max_ms
-            or base_timestamp < now_ms - self._before_max_ms
+            or max_timestamp > self._newest_ms
             or crc32c(records[ATTRIBUTES_AT:]) != crc
         ):
             # Something is unusual: all of it is looked at again, slowly, and refused with the right error.
+            now_ms = self._clock.now_ms()
+            self._newest_ms = now_ms + self.config.message_timestamp_after_max_ms
             records = prepare_or_raise(records, self.config, now_ms)
+            append_time_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
             size = len(records)
             (_, length, _, _, _, _, last_delta, _, max_timestamp,
              producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
@@ -186,7 +189,7 @@ class Log:
             or segment.is_full
             or last_offset > segment.max_offset
         ):
-            segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            segment = self._segment_for(size, last_offset, max_timestamp, self._clock.now_ms())
         OFFSET_LENGTH_EPOCH.pack_into(records, 0, offset, length, leader_epoch)
         try:
             segment.append(records, size, last_offset, max_timestamp)
@@ -196,7 +199,6 @@ class Log:
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             self.producers.update(producer_id, producer_epoch, sequence, offset, last_offset, max_timestamp)
-        append_time_ms = now_ms if self._needs_preparation and self.config.log_append_time else NO_TIMESTAMP
         return _new(AppendResult, (offset, last_offset, append_time_ms, self.log_start_offset, False))
 
     def _duplicate(self, base_offset: int, last_offset: int, timestamp: int) -> AppendResult:

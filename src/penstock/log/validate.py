@@ -57,9 +57,14 @@ CODEC_NAMES = {
 """Kafka's words in `compression.type`, beside `producer`."""
 
 
+NO_AGE_LIMIT = 2**63 - 1
+"""`message.timestamp.before.max.ms` by default: records may be as old as they like."""
+
+
 def needs_preparation(config: LogConfig) -> bool:
     """Whether the topic's settings ask for more of every batch than its header can show."""
-    return config.compacts or config.compression_type != "producer" or config.log_append_time
+    limits_age = config.message_timestamp_before_max_ms != NO_AGE_LIMIT
+    return config.compacts or config.compression_type != "producer" or config.log_append_time or limits_age
 
 
 def prepare_or_raise(records: memoryview | bytearray, config: LogConfig, now_ms: int) -> memoryview | bytearray:
