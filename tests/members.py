@@ -10,7 +10,8 @@ A request that the broker answers later is `begin_join` and then `end_join`; one
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import raw
@@ -19,7 +20,7 @@ SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5
 """The newest version of each API."""
-MEMBER_ID_REQUIRED_SINCE = 4
+READY_TIMEOUT_SECONDS = 30.0
 
 
 def subscription(*topics: str) -> bytes:
@@ -124,3 +125,26 @@ class Member(raw.Connection):
         if version >= instances_since:
             wanted["group_instance_id"] = self.instance
         return wanted
+
+
+def find_coordinator(connection: raw.Connection, group: str) -> None:
+    """Return when the group can be used. Kafka makes `__consumer_offsets` when asked first, and loads it after that."""
+
+    def is_ready() -> bool:
+        found = connection.call("FindCoordinator", 4, key_type=0, coordinator_keys=[group]).coordinators[0]
+        described = connection.call("DescribeGroups", 5, groups=[group]).groups[0]
+        return bool(found.error_code == described.error_code == 0)
+
+    wait_until(is_ready, READY_TIMEOUT_SECONDS)
+
+
+def state(member: Member) -> str:
+    described = member.call("DescribeGroups", 5, groups=[member.group]).groups[0]
+    return str(described.group_state)
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = READY_TIMEOUT_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)

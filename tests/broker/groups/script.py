@@ -6,15 +6,15 @@ A line is a command; the lines that begin with `>` below it are what must come o
                               rebalance (both in seconds) as (another id) reason
     sync a  a=x b=y           a asks for its assignment, and brings one when it leads; options: generation
     heartbeat a, leave a      option: generation, instance
-    commit a  t-0=5           a commits offsets; `commit -` comes from outside; options: version generation keep (seconds)
+    commit a  t-0=5           a commits offsets; `commit -` comes from outside; options: version generation keep
     wait 10                   seconds go by; whatever is due happens when it is due
     hold / release / fail     records wait to be committed; they are; they cannot be written
     reload                    the broker crashes and loads what was committed
     delete, expire 60         the group is deleted; offsets are kept for so many seconds
     show                      what a client that describes the group sees, and its offsets
 
-A member that is new gets the id `name-1`, then `name-2`. What comes out: answers (`a:`), records (`write`), and the state
-when it changed.
+A member that is new gets the id `name-1`, then `name-2`. What comes out: answers (`a:`), records (`write`), and the
+state when it changed.
 """
 
 from __future__ import annotations
