@@ -175,6 +175,14 @@ class Dispatcher:
         log.error("%s failed; this is a bug in Penstock", route.api.name, exc_info=error)
         return CloseConnection(f"{route.api.name} failed: {error}")
 
+    async def preload(self) -> None:
+        """Load every handler, a little at a time, while clients are served: none should wait for it, nor fail because
+        the process is out of descriptors at that moment.
+        """
+        for key in handlers.MODULES:
+            handlers.load(key)
+            await asyncio.sleep(0)
+
     async def stop(self) -> None:
         """End what is still being answered."""
         for task in tuple(self._tasks):

@@ -103,6 +103,8 @@ class Maintenance:
             due = self._logs.flush_due(self._clock.now_ms())
         for each in due:
             await self._flush_log(each)
+        if due:
+            self._logs.checkpoint(only_recovery_points=True)
 
     async def _flush_log(self, each: Log) -> None:
         files, end_offset = each.files_to_sync()

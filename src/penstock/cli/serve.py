@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from penstock.broker.config import BrokerConfig
 
 log = logging.getLogger(__name__)
+
+REPEAT_S = 1.0
+"""A shell or `make` passes a signal on: the same one again within this time is not a second wish."""
 
 DURABILITY = {
     "os": "an acknowledged message is with the operating system: it survives kill -9, not a power cut (as in Kafka)",
@@ -54,6 +58,7 @@ def command(
     level = logging.DEBUG if verbose else logging.INFO
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    _raise_open_file_limit()
     path = Path(config_path) if config_path else None
     config = BrokerConfig.load(path, os.environ, _overrides(listen, data, settings))
     _run(_serve(config, quiet))
@@ -67,6 +72,12 @@ def _overrides(listen: str | None, data: str | None, settings: tuple[str, ...]) 
     if data is not None:
         overrides.append(f"log.dirs={Path(data).expanduser().absolute()}")
     return overrides
+
+
+def _raise_open_file_limit() -> None:
+    """As many files as the system lets us: a broker holds some for each partition and one for each client."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _run(main: Coroutine[Any, Any, None]) -> None:
@@ -91,21 +102,28 @@ async def _serve(config: BrokerConfig, quiet: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
+    asked_at = 0.0
+
     def on_signal() -> None:
+        nonlocal asked_at
         if stopping.is_set():
-            os._exit(130)  # asked twice: at once; the next start recovers
+            if loop.time() - asked_at > REPEAT_S:
+                os._exit(130)  # asked twice: at once; the next start recovers
+            return
+        asked_at = loop.time()
         stopping.set()
         log.info("stopping; ask again to stop at once, and have the logs checked at the next start")
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     await broker.start()
-    gc.collect()
-    gc.freeze()  # what the start made lives as long as the process
-    gc.set_threshold(50_000, 20, 50)
     if not quiet:
         _show_banner(config, broker.addresses)
     print("ready", file=sys.stderr, flush=True)
+    await broker.dispatcher.preload()
+    gc.collect()
+    gc.freeze()  # what the start made lives as long as the process
+    gc.set_threshold(50_000, 20, 50)
     await _run_until_asked(broker, stopping)
 
 

@@ -120,9 +120,12 @@ class LogDirectory:
         high_watermarks: Mapping[TopicPartition, int],
     ) -> None:
         """Each file is written only when it says something new."""
-        self._write(RECOVERY_POINT_CHECKPOINT, recovery_points)
+        self.write_recovery_points(recovery_points)
         self._write(LOG_START_OFFSET_CHECKPOINT, log_start_offsets)
         self._write(HIGH_WATERMARK_CHECKPOINT, high_watermarks)
+
+    def write_recovery_points(self, recovery_points: Mapping[TopicPartition, int]) -> None:
+        self._write(RECOVERY_POINT_CHECKPOINT, recovery_points)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         if self._written.get(name) != offsets:

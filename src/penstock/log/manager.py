@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.env.clock import Clock
@@ -158,21 +158,23 @@ class LogManager:
 
     # Logs come and go.
 
-    def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Make an empty log in the directory with the fewest; durable when this returns."""
+    def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, sync: bool = True) -> Log:
+        """Make an empty log in the directory with the fewest; durable when this returns.
+
+        Whoever makes many says `sync=False` and calls `sync_names` after the last.
+        """
         assert tp not in self.logs, f"{tp} exists"
         if tp in self._not_found:
             raise StorageError(f"{tp} may be in a data directory that is offline; no empty log is made in its place.")
         online = [each for each in self._by_path.values() if each.offline_reason is None]
         if not online:
             raise StorageError("All data directories are offline.")
-        counts = {each.path: 0 for each in online}
-        for log in self.logs.values():
-            path = _parent(log)
-            counts[path] = counts.get(path, 0) + 1
-        directory = min(online, key=lambda each: counts[each.path])
+        directory = online[0] if len(online) == 1 else self._emptiest(online)
         try:
-            return self._create_in(directory, tp, topic_id, config)
+            log = self._create_in(directory, tp, topic_id, config)
+            if sync:
+                self._files.sync_dir(directory.path)
+            return log
         except OSError as error:
             if error.errno in OFFLINE_ERRNOS:
                 self._take_offline(directory, error)
@@ -184,9 +186,20 @@ class LogManager:
         write_partition_metadata(self._files, path, topic_id)
         for offsets in (directory.recovery_points, directory.log_start_offsets, directory.high_watermarks):
             offsets.pop(tp, None)  # of an older topic of this name
-        log = self._load(directory, tp, topic_id, config)
-        self._files.sync_dir(directory.path)
-        return log
+        return self._load(directory, tp, topic_id, config)
+
+    def _emptiest(self, directories: list[LogDirectory]) -> LogDirectory:
+        counts = Counter(map(_parent, self.logs.values()))
+        return min(directories, key=lambda each: counts[each.path])
+
+    def sync_names(self) -> None:
+        """The logs that were made without a sync are durable now. A directory that fails goes offline."""
+        for directory in self._by_path.values():
+            if directory.offline_reason is None:
+                try:
+                    self._files.sync_dir(directory.path)
+                except OSError as error:
+                    self._take_offline(directory, error)
 
     def delete(self, tp: TopicPartition) -> None:
         """The log is gone at once; its files go after file.delete.delay.ms. Slices of it can still be sent."""
@@ -237,22 +250,32 @@ class LogManager:
         """Logs that should be synced now: by flush.ms, by flush.messages, or because a segment was closed."""
         return [log for log in list(self.logs.values()) if not log.is_fenced and log.is_flush_due(now_ms)]
 
-    def checkpoint(self) -> None:
-        """Write recovery points, log start offsets and high watermarks. A directory that fails goes offline."""
+    def checkpoint(self, *, only_recovery_points: bool = False) -> None:
+        """Write recovery points, log start offsets and high watermarks. A directory that fails goes offline.
+
+        Recovery points alone are worth writing when a segment was closed and synced: a start after a crash then need
+        not look at it.
+        """
         for directory in self._by_path.values():
             if directory.offline_reason is None:
                 try:
-                    self._checkpoint(directory)
+                    if only_recovery_points:
+                        directory.write_recovery_points(self._recovery_points(directory))
+                    else:
+                        self._checkpoint(directory)
                 except OSError as error:
                     if error.errno in OFFLINE_ERRNOS:
                         self._take_offline(directory, error)
                     else:
                         _logger.error("%s: the checkpoints could not be written: %s", directory.path, error)
 
+    def _recovery_points(self, directory: LogDirectory) -> dict[TopicPartition, int]:
+        return {log.topic_partition: log.checkpoint_offset for log in self._in(directory)}
+
     def _checkpoint(self, directory: LogDirectory) -> None:
         logs = self._in(directory)
         directory.write_checkpoints(
-            {log.topic_partition: log.checkpoint_offset for log in logs},
+            self._recovery_points(directory),
             # As in Kafka, only where the start is not simply the first segment's.
             {
                 log.topic_partition: log.log_start_offset

@@ -54,4 +54,5 @@ def rebuild_epochs(segments: Segments, epochs: LeaderEpochs) -> None:
                     entries.append((header.partition_leader_epoch, header.base_offset))
         except KafkaError as error:
             _logger.error("Leader epochs are not known from the rest of a damaged segment: %s", error)
-    epochs.replace(entries)
+    if entries or epochs.entries:  # a new log has nothing to write down
+        epochs.replace(entries)

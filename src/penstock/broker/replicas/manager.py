@@ -101,9 +101,10 @@ class ReplicaManager:
             if tp in self.logs.logs:
                 continue
             try:
-                self.logs.create(tp, topic.topic_id, configs[topic.name])
+                self.logs.create(tp, topic.topic_id, configs[topic.name], sync=False)
             except StorageError as error:
                 logger.error("%s cannot be used until the next start: %s", tp, error)
+        self.logs.sync_names()
 
     def _open_partition(self, topic: TopicImage, state: PartitionImage) -> None:
         log = self.logs.logs.get(TopicPartition(topic.name, state.index))
