@@ -7,11 +7,21 @@ import pytest
 import raw
 
 JOIN_GROUP = 11
+CONSUMER_GROUP_HEARTBEAT = 68
 
 
 def needs_groups(bootstrap: str) -> None:
     """Skip the test where consumer groups are not served yet."""
-    with raw.Connection(bootstrap) as connection:
-        served = {api.api_key for api in connection.call("ApiVersions", 0).api_keys}
-    if JOIN_GROUP not in served:
+    if not is_served(bootstrap, JOIN_GROUP):
         pytest.skip("groups are not served yet")
+
+
+def needs_consumer_protocol(bootstrap: str) -> None:
+    """Skip the test where `group.protocol=consumer` (KIP-848) is not served yet."""
+    if not is_served(bootstrap, CONSUMER_GROUP_HEARTBEAT):
+        pytest.skip("group.protocol=consumer is not served yet")
+
+
+def is_served(bootstrap: str, key: int) -> bool:
+    with raw.Connection(bootstrap) as connection:
+        return key in {api.api_key for api in connection.call("ApiVersions", 0).api_keys}

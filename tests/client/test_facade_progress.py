@@ -13,7 +13,8 @@ def test_a_position_is_the_offset_after_the_last_message():
     progress.hand(A, 4)
     progress.hand(A, 5)
     progress.hand(B, 0)
-    assert progress.finish() == {A: 6, B: 1}
+    progress.finish()
+    assert progress.take_unsaved() == {A: 6, B: 1}
 
 
 def test_what_is_handed_is_not_done_before_the_caller_comes_back():
@@ -25,12 +26,15 @@ def test_what_is_handed_is_not_done_before_the_caller_comes_back():
     assert progress.done == {A: 5}
 
 
-def test_finishing_twice_moves_nothing():
+def test_what_is_done_is_to_be_committed_once():
     progress = Progress()
     progress.hand(A, 4)
     progress.finish()
-    assert progress.finish() == {}
-    assert progress.done == {A: 5}
+    progress.hand(B, 0)
+    progress.finish()
+    assert progress.take_unsaved() == {A: 5, B: 1}
+    assert progress.take_unsaved() == {}
+    assert progress.done == {A: 5, B: 1}
 
 
 def test_abandoned_work_is_never_done():
@@ -39,7 +43,8 @@ def test_abandoned_work_is_never_done():
     progress.finish()
     progress.hand(A, 5)
     progress.abandon()
-    assert progress.finish() == {}
+    progress.finish()
+    assert progress.take_unsaved() == {A: 5}
     assert progress.handed == {A: 5}
 
 
@@ -51,3 +56,4 @@ def test_a_partition_that_went_away_is_forgotten():
     progress.hand(A, 5)
     progress.drop([A])
     assert progress.handed == {B: 8}
+    assert progress.take_unsaved() == {B: 8}

@@ -174,6 +174,7 @@ class AsyncConsumer:
     async def _handed(self, size: int) -> list[Message]:
         """Up to `size` of what waits. From here to the caller nothing is awaited, so that none is lost on the way;
         at most once may lose them, and commits first."""
+        self._consumer.mark_done()
         messages = self._consumer.take(size)
         if self._commits_first:
             await self._run(self._consumer.hand, messages)

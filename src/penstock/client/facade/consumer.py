@@ -48,6 +48,9 @@ SEEK_TIMEOUT_SECONDS = 10.0
 TOPIC_GRACE_SECONDS = 2.0
 """A topic that was made just now may not be known to every broker."""
 
+END_WAIT_MS = 50
+"""How long a broker may wait for more when the caller waits for the end; librdkafka's 500 ms would be felt."""
+
 _NOTHING_TO_COMMIT = ("_NO_OFFSET",)
 _MISSING_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _PASSING = ("_MAX_POLL_EXCEEDED", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT")
@@ -240,19 +243,23 @@ class Consumer:
         for message in messages:
             self._progress.hand(message.where, message.offset)
         if self._commits_first and self._has_group and messages:
-            self._commit(self._progress.finish(), asynchronous=False)
+            self._progress.finish()
+            self._commit(self._progress.take_unsaved(), asynchronous=False)
 
     def finish(self) -> None:
-        """The caller came back: what was handed out is done."""
+        """The caller came back: what was handed out is done, and committed as chosen."""
+        self.mark_done()
         if self._commit_kind == "manual" or not self._has_group:
             return
-        moved = self._progress.finish()
-        if not moved:
-            return
+        unsaved = self._progress.take_unsaved()
         if self._commit_kind == "auto":
-            self._store(moved)
+            self._store(unsaved)
         else:
-            self._commit(moved, asynchronous=self._commit_kind == "async")
+            self._commit(unsaved, asynchronous=self._commit_kind == "async")
+
+    def mark_done(self) -> None:
+        """What was handed out is done; `finish` will commit it."""
+        self._progress.finish()
 
     @property
     def is_at_end(self) -> bool:
@@ -355,8 +362,11 @@ class Consumer:
             time.sleep(0.005)
 
     def _lag(self, where: TopicPartition, position: int | None) -> int:
+        """From the ends that the last fetch told: a question to the broker would wait behind the fetch under way."""
         partition = confluent_kafka.TopicPartition(*where)
-        low, high = self.raw.get_watermark_offsets(partition, timeout=LOOKUP_TIMEOUT_SECONDS)
+        low, high = self.raw.get_watermark_offsets(partition, cached=True)
+        if high < 0:
+            low, high = self.raw.get_watermark_offsets(partition, timeout=LOOKUP_TIMEOUT_SECONDS)
         if position is None:
             position = self.raw.position([partition])[0].offset
         if position < 0:
@@ -373,7 +383,7 @@ class Consumer:
     def _make_raw(self, bootstrap: str) -> confluent_kafka.Consumer:
         settings = self._settings
         is_auto = self._commit_kind == "auto" and not self._commits_first and self._has_group
-        ours = {
+        ours: dict[str, Any] = {
             "group.id": settings.get("group", DEFAULT_GROUP),
             "auto.offset.reset": "latest" if settings["start"] == "latest" else "earliest",
             "enable.auto.commit": is_auto,
@@ -381,6 +391,8 @@ class Consumer:
             "enable.partition.eof": settings["stop_at_end"],
             "on_commit": self._on_commit,
         }
+        if settings["stop_at_end"]:
+            ours["fetch.wait.max.ms"] = END_WAIT_MS
         config = joined_options(bootstrap, ours, settings.get("options"), settings.get("on_error"))
         try:
             return confluent_kafka.Consumer(config)

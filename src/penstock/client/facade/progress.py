@@ -1,8 +1,9 @@
 """How far a consumer is, by partition: what was handed to the caller, what is done, what may be committed.
 
-A position is the offset of the next message, as Kafka commits it. A message goes through two steps: `hand` when the
-caller gets it, `finish` when the caller came back for more, which is how we know that the work on it is done. Between
-the two a crash must make it come again (at least once), so only what is done is ever committed without being asked.
+A position is the offset of the next message, as Kafka commits it. A message goes through three steps: `hand` when the
+caller gets it, `finish` when the caller came back for more, which is how we know that the work on it is done, and
+`take_unsaved` when it is committed or marked for it. Before it is finished a crash must make it come again (at least
+once), so only what is done is ever committed without being asked.
 
 It knows nothing of librdkafka and does no I/O.
 """
@@ -22,16 +23,23 @@ class Progress:
     def __init__(self) -> None:
         self._handed: dict[TopicPartition, int] = {}
         self._done: dict[TopicPartition, int] = {}
+        self._unsaved: dict[TopicPartition, int] = {}
+        """The part of what is done that nobody has committed yet."""
 
     def hand(self, where: TopicPartition, offset: int) -> None:
         """The caller gets the message at this offset."""
         self._handed[where] = offset + 1
 
-    def finish(self) -> Positions:
-        """What was handed is done; the positions that this moved."""
+    def finish(self) -> None:
+        """What was handed is done."""
         moved, self._handed = self._handed, {}
         self._done.update(moved)
-        return moved
+        self._unsaved.update(moved)
+
+    def take_unsaved(self) -> Positions:
+        """What is done and was not taken before; whoever takes it commits it."""
+        unsaved, self._unsaved = self._unsaved, {}
+        return unsaved
 
     def abandon(self) -> None:
         """What was handed is not done: the caller failed on it."""
@@ -42,6 +50,7 @@ class Progress:
         for where in partitions:
             self._handed.pop(where, None)
             self._done.pop(where, None)
+            self._unsaved.pop(where, None)
 
     @property
     def done(self) -> Positions:
