@@ -56,7 +56,7 @@ class ReplicatedLog:
         """`on_committed` gets None, or why the records do not count; maybe before this returns."""
         batch = build_key_values(pairs, self._clock.now_ms())
         try:
-            self.partition.append(memoryview(batch), ALL_IN_SYNC)
+            self.partition.append(memoryview(batch), ALL_IN_SYNC, is_own=True)
         except KafkaError as error:
             on_committed(error)
             return

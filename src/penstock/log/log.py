@@ -135,6 +135,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         self._needs_preparation = needs_preparation(config)
+        self._needs_more_than_keys = needs_preparation(config, has_keys=True)
         self._max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
         self._newest_ms = self._clock.now_ms() + config.message_timestamp_after_max_ms
@@ -142,8 +143,13 @@ class Log:
 
     # Appending.
 
-    def append_as_leader(self, records: memoryview | bytearray, leader_epoch: int) -> AppendResult:
-        """Take one batch of a producer: check it, stamp it in place, write it. Nothing has changed when this raises."""
+    def append_as_leader(
+        self, records: memoryview | bytearray, leader_epoch: int, has_keys: bool = False
+    ) -> AppendResult:
+        """Take one batch of a producer: check it, stamp it in place, write it. Nothing has changed when this raises.
+
+        With `has_keys` the caller knows that every record has a key, which a compacted topic asks for.
+        """
         if self.is_fenced:
             raise self._fenced_error()
         size = len(records)
@@ -156,7 +162,7 @@ class Log:
         append_time_ms = NO_TIMESTAMP
         if (
             offset
-            or self._needs_preparation
+            or (self._needs_more_than_keys if has_keys else self._needs_preparation)
             or length != size - LOG_OVERHEAD
             or magic != MAGIC
             or not 0 <= attributes <= LAST_PLAIN_ATTRIBUTES

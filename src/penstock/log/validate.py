@@ -61,10 +61,11 @@ NO_AGE_LIMIT = 2**63 - 1
 """`message.timestamp.before.max.ms` by default: records may be as old as they like."""
 
 
-def needs_preparation(config: LogConfig) -> bool:
-    """Whether the topic's settings ask for more of every batch than its header can show."""
+def needs_preparation(config: LogConfig, has_keys: bool = False) -> bool:
+    """Whether the topic's settings ask for more of every batch than its header can show, or than keys."""
     limits_age = config.message_timestamp_before_max_ms != NO_AGE_LIMIT
-    return config.compacts or config.compression_type != "producer" or config.log_append_time or limits_age
+    is_rewritten = config.compression_type != "producer" or config.log_append_time
+    return (config.compacts and not has_keys) or is_rewritten or limits_age
 
 
 def prepare_or_raise(records: memoryview | bytearray, config: LogConfig, now_ms: int) -> memoryview | bytearray:

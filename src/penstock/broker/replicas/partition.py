@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.broker.purgatory import Purgatory, Waiter
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.log import AppendResult, Log
-from penstock.metadata.image import PartitionImage
+from penstock.metadata.image import INTERNAL_TOPICS, PartitionImage
 
 NO_EPOCH = -1
 
@@ -31,6 +31,7 @@ class Partition:
     __slots__ = (
         "_broker_id",
         "_min_insync_replicas",
+        "_own_refusal",
         "_purgatory",
         "_refusal",
         "_visible_bytes",
@@ -93,22 +94,29 @@ class Partition:
             self._refusal = (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         elif self.is_disk_full:
             self._refusal = (ErrorCode.KAFKA_STORAGE_ERROR, "the disk is nearly full (penstock.disk.reserve.bytes)")
+        self._own_refusal = self._refusal
+        if self.log.topic_partition.topic in INTERNAL_TOPICS and self.is_leader:
+            self._refusal = (ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker itself writes to an internal topic")
 
     def on_config(self) -> None:
         """As in Kafka, no more in-sync replicas are asked for than the partition has."""
         self._min_insync_replicas = min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
-    def append(self, records: memoryview, acks: int) -> AppendResult:
-        """Append a producer's batch as leader. KafkaError says why not; nothing was written then."""
-        if self._refusal is not None:
-            raise KafkaError(*self._refusal)
+    def append(self, records: memoryview, acks: int, is_own: bool = False) -> AppendResult:
+        """Append a producer's batch as leader. KafkaError says why not; nothing was written then.
+
+        `is_own` is for what the broker writes to its internal topics, all of it with keys.
+        """
+        refusal = self._own_refusal if is_own else self._refusal
+        if refusal is not None:
+            raise KafkaError(*refusal)
         if acks == -1 and self.isr_size < self._min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.isr_size} replicas are in sync and min.insync.replicas is {self._min_insync_replicas}",
             )
         log = self.log
-        result = log.append_as_leader(records, self.leader_epoch)
+        result = log.append_as_leader(records, self.leader_epoch, is_own)
         base_offset, last_offset, _, _, is_duplicate = result
         if not is_duplicate:
             size = len(records)
