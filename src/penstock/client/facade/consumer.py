@@ -197,8 +197,8 @@ class Consumer:
             return
         try:
             self.finish()
-            if self._commit_kind == "async" and self._has_group:
-                self._commit(self._progress.done, asynchronous=False)
+            if self._has_group:
+                self._membership.leave()
         finally:
             self._is_closed = True
             self.raw.close()
@@ -339,10 +339,14 @@ class Consumer:
             self._tell(ClientError(error, "A commit failed"))
 
     def _before_revoked(self, gone: list[TopicPartition]) -> None:
-        """Commits that were only sent must be there before the next owner asks."""
-        if self._commit_kind == "async":
-            done = self._progress.done
+        """Commits that were only sent, or are still to be sent, must be there before the next owner asks."""
+        if self._commit_kind not in ("auto", "async") or self._commits_first:
+            return
+        done = self._progress.done
+        try:
             self._commit({where: done[where] for where in gone if where in done}, asynchronous=False)
+        except ClientError as error:
+            self._tell(error)  # the next owner reads again what is not committed: at least once
 
     def _forget(self, gone: list[TopicPartition]) -> None:
         self._progress.drop(gone)

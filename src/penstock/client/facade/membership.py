@@ -45,6 +45,7 @@ class Membership:
         self._forget = forget
         """Drops what we know of partitions that we do not own any more."""
         self._ended: set[TopicPartition] = set()
+        self._is_leaving = False
 
     def subscribe(self, topics: list[str]) -> None:
         """Join the group."""
@@ -57,6 +58,11 @@ class Membership:
         wanted = [where for topic in topics for where in self._named(topic, numbers)]
         self._raw.assign(self.located(wanted, self._settings["start"]))
         self._tell("on_assigned", wanted)
+
+    def leave(self) -> None:
+        """Give up everything while we are still a member: librdkafka may leave first and tell us too late to commit."""
+        self._revoke(self.partitions)
+        self._is_leaving = True
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -88,6 +94,8 @@ class Membership:
     # What librdkafka calls. It takes or gives up the partitions itself when we do not.
 
     def _on_assign(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
+        if self._is_leaving:
+            return
         mine = plain(partitions)
         self._ended.difference_update(mine)
         if self._settings["start"] != "earliest" and partitions:
@@ -96,14 +104,19 @@ class Membership:
         self._tell("on_assigned", mine)
 
     def _on_revoke(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
-        gone = plain(partitions)
-        self._before_revoked(gone)
-        self._tell("on_revoked", gone)
-        self._drop(gone)
+        if not self._is_leaving:
+            self._revoke(plain(partitions))
 
     def _on_lost(self, raw: confluent_kafka.Consumer, partitions: RawPartitions) -> None:
+        if self._is_leaving:
+            return
         gone = plain(partitions)
         self._tell("on_lost" if "on_lost" in self._settings else "on_revoked", gone)
+        self._drop(gone)
+
+    def _revoke(self, gone: list[TopicPartition]) -> None:
+        self._before_revoked(gone)
+        self._tell("on_revoked", gone)
         self._drop(gone)
 
     def _drop(self, gone: list[TopicPartition]) -> None:
