@@ -111,7 +111,7 @@ def test_a_topic_takes_settings_and_partitions():
         assert cluster.create_topic("small", 2, max_message_bytes=200, cleanup_policy="compact") == "small"
         producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap)
         assert producer.partitions_for("small") == {0, 1}
-        with pytest.raises(Exception, match="(?i)large|size"):
+        with pytest.raises(Exception, match=r"(?i)large|size"):
             producer.send("small", b"x" * 1000, key=b"k").get(20)
         producer.close()
 
