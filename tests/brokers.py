@@ -23,8 +23,8 @@ from typing import Protocol, Self
 from ports import free_ports
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-START_TIMEOUT_SECONDS = 30.0
-STOP_TIMEOUT_SECONDS = 30.0
+START_TIMEOUT_SECONDS = 120.0
+STOP_TIMEOUT_SECONDS = 120.0
 
 
 class Broker(Protocol):

@@ -1,49 +1,64 @@
 """M08: flush after so many messages or so long; by default the operating system decides.
 
-What a flush moves is the recovery point: a broker that was killed checks only what lies behind it.
+What a flush moves is the recovery point: everything before it is on the disk.
 """
 
 from __future__ import annotations
 
-import time
+import asyncio
 from pathlib import Path
 
 import raw
 from brokers import PenstockProcess
+from in_process import running
 
-CHECKPOINT = "recovery-point-offset-checkpoint"
-QUICK = {"log.flush.scheduler.interval.ms": "100", "log.flush.offset.checkpoint.interval.ms": "100"}
-
-
-def recovery_point(broker: PenstockProcess, topic: str) -> int:
-    """The offset up to which the checkpoint says the partition is on the disk."""
-    path = broker.log_dir / CHECKPOINT
-    lines = path.read_text().splitlines() if path.exists() else []
-    return next((int(line.split()[2]) for line in lines[2:] if line.split()[:2] == [topic, "0"]), 0)
+from penstock.broker.broker import Broker
 
 
-def wait_for_recovery_point(broker: PenstockProcess, topic: str, offset: int) -> None:
-    deadline = time.monotonic() + 20
-    while recovery_point(broker, topic) < offset:
-        assert time.monotonic() < deadline, recovery_point(broker, topic)
-        time.sleep(0.05)
+async def produce(broker: Broker, topic: str, batches: list[bytes]) -> None:
+    """With a client in a thread, as the broker has this one."""
+    _, host, port = broker.addresses[0]
+
+    def send() -> None:
+        with raw.Connection(f"{host}:{port}") as connection:
+            raw.create_topic(connection, topic)
+            for batch in batches:
+                assert raw.produce(connection, topic, batch).error_code == 0
+
+    await asyncio.to_thread(send)
+
+
+async def wait_for_recovery_point(broker: Broker, topic: str, offset: int) -> None:
+    log = broker.context.replicas.by_name[topic][0].log
+    while log.recovery_point < offset:
+        await asyncio.sleep(0.01)
 
 
 def test_m08_flush_after_so_many_messages(tmp_path: Path) -> None:
-    settings = {**QUICK, "log.flush.interval.messages": "10"}
-    with PenstockProcess(tmp_path, settings) as broker, raw.Connection(broker.bootstrap) as connection:
-        raw.create_topic(connection, "t")
-        for _ in range(25):
-            raw.produce(connection, "t", raw.batch([b"v"]))
-        wait_for_recovery_point(broker, "t", 20)
+    async def scenario() -> None:
+        async with running(tmp_path, "log.flush.interval.messages=10") as broker:
+            await produce(broker, "t", [raw.batch([b"v"])] * 25)
+            await wait_for_recovery_point(broker, "t", 20)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_m08_flush_after_so_long(tmp_path: Path) -> None:
-    settings = {**QUICK, "log.flush.interval.ms": "200"}
-    with PenstockProcess(tmp_path, settings) as broker, raw.Connection(broker.bootstrap) as connection:
-        raw.create_topic(connection, "t")
-        raw.produce(connection, "t", raw.batch([b"v"] * 7))
-        wait_for_recovery_point(broker, "t", 7)
+    async def scenario() -> None:
+        async with running(tmp_path, "log.flush.interval.ms=200") as broker:
+            await produce(broker, "t", [raw.batch([b"v"] * 7)])
+            await wait_for_recovery_point(broker, "t", 7)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_m08_by_default_nothing_is_flushed_by_the_way(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            await produce(broker, "t", [raw.batch([b"v"])] * 25)
+            assert broker.context.replicas.by_name["t"][0].log.recovery_point == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_m08_what_was_acknowledged_survives_kill_9_without_a_flush(tmp_path: Path) -> None:

@@ -180,7 +180,10 @@ class Dispatcher:
         the process is out of descriptors at that moment.
         """
         for key in handlers.MODULES:
-            handlers.load(key)
+            try:
+                handlers.load(key)
+            except OSError as error:  # it is tried again when a client asks for it
+                log.warning("%s could not be loaded yet: %s", handlers.MODULES[key], error)
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
