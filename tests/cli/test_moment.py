@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from penstock.cli.moment import parse_moment
+from penstock.cli.moment import parse_duration, parse_moment
 
 NOW = 1_700_000_000_000
 
@@ -37,3 +37,17 @@ def test_a_date_without_a_zone_is_local_time() -> None:
 def test_what_is_no_moment_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ValueError, match="1h ago"):
         parse_moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("90m", 5_400_000), ("1.5h", 5_400_000), ("2 days", 172_800_000), ("P1DT2H", 93_600_000), ("pt0.5s", 500)],
+)
+def test_a_length_of_time(text: str, milliseconds: int) -> None:
+    assert parse_duration(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "long", "P", "PT", "1h ago", "5", "-1h"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is no length of time"):
+        parse_duration(text)

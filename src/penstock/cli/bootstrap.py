@@ -1,4 +1,4 @@
-"""What every command that talks to a broker has: --bootstrap and --json, and topic names for shell completion."""
+"""What every command that talks to a broker has: --bootstrap and --json, and names for shell completion."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
+from penstock.client.groups import Groups
 from penstock.errors import ConfigError, KafkaError
 
 DEFAULT = "127.0.0.1:9092"
@@ -41,13 +42,24 @@ def connect(bootstrap: str) -> Cluster:
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of topics that begin so; none when the broker does not answer at once."""
+    is_internal = incomplete.startswith("_")
+    return _complete(
+        ctx, incomplete, lambda cluster: [each.name for each in Admin(cluster).list_topics(internal=is_internal)]
+    )
+
+
+def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of groups that begin so."""
+    return _complete(ctx, incomplete, lambda cluster: [each.name for each in Groups(cluster).list_groups()])
+
+
+def _complete(ctx: click.Context, incomplete: str, names: Callable[[Cluster], list[str]]) -> list[str]:
     bootstrap = ctx.params.get("bootstrap") or os.environ.get(ENVIRONMENT_VARIABLE) or DEFAULT
     try:
         with Cluster(bootstrap, client_id="penstock-cli", timeout_ms=COMPLETION_TIMEOUT_MS) as cluster:
-            topics = Admin(cluster).list_topics(internal=incomplete.startswith("_"))
+            return [name for name in names(cluster) if name.startswith(incomplete)]
     except (KafkaError, ConfigError):
         return []
-    return [topic.name for topic in topics if topic.name.startswith(incomplete)]
 
 
 def parse_settings(pairs: tuple[str, ...], option: str) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Without --follow it reads what is there, from the beginning unless told otherwise, up to the end as it was when it
 started, and exits. With --follow it waits for more, from the end unless told otherwise, until Ctrl-C.
-It is no member of a group and commits nothing: the same command prints the same messages again.
+It is no member of a group and commits nothing: the same command prints the same messages again. With --group it is one,
+and goes on where the group is (see `consume_group`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 import click
 
-from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect
+from penstock.cli.bootstrap import bootstrap_option, complete_group, complete_topic, connect
+from penstock.cli.consume_group import print_as_member, start_of
 from penstock.cli.message_format import Write, message_format
 from penstock.cli.moment import Moment
 from penstock.cli.output import note, progress
@@ -31,6 +33,10 @@ Offsets = dict[TopicPartition, int]
 
 @click.command("consume")
 @click.argument("topic", shell_complete=complete_topic)
+@click.option(
+    "--group", "-g", is_flag=False, flag_value="", metavar="[NAME]", shell_complete=complete_group,
+    help="Read as a member of this group and commit; the group 'default' when no name follows.",
+)  # fmt: skip
 @click.option("--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="May be repeated.")
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest message.  [default without --follow]")
 @click.option("--offset", type=int, metavar="N|-N", help="Start at this offset; -N: N messages before the end.")
@@ -53,6 +59,7 @@ Offsets = dict[TopicPartition, int]
 @bootstrap_option
 def command(
     topic: str,
+    group: str | None,
     partitions: tuple[int, ...],
     from_beginning: bool,
     offset: int | None,
@@ -69,17 +76,23 @@ def command(
     """Print the messages of a topic.
 
     Reads what is there and exits; with --follow it waits for more. Messages of one partition come in their order,
-    those of different partitions as they arrive. Nothing is committed: no group is involved.
+    those of different partitions as they arrive. Nothing is committed, unless --group makes it a member of a group:
+    then it goes on where the group is.
 
     \b
       penstock consume orders --max 10
       penstock consume orders --follow --format '%d %k %v'
       penstock consume orders --from-time '1h ago' --format json
+      penstock consume orders --group billing --follow
     """
     if sum((from_beginning, offset is not None, from_time is not None)) > 1:
         raise click.UsageError("Give one start: --from-beginning, --offset or --from-time.")
     if to_offset is not None and to_time is not None:
         raise click.UsageError("Give one end: --to-offset or --to-time.")
+    if group is not None and (partitions or any(each is not None for each in (offset, to_offset, to_time))):
+        raise click.UsageError(
+            "A group decides about partitions and offsets: no --partition, --offset or --to-... here."
+        )
     try:
         is_terminal = sys.stdout.isatty()
         write = message_format("json" if as_json else format_, with_headers=with_headers, is_terminal=is_terminal)
@@ -87,6 +100,13 @@ def command(
         raise click.BadParameter(str(error), param_hint="--format") from None
     with connect(bootstrap) as cluster:
         chosen = _choose_partitions(cluster, topic, partitions)
+        if group is not None:
+            begin = start_of(from_beginning, from_time, follow)
+            bound = limit or UNBOUNDED
+            printed = print_as_member(topic, bootstrap, group, start=begin, follow=follow, limit=bound, write=write)
+            if is_terminal and not printed:
+                note("There is nothing new for the group.")
+            return
         bounds = _Bounds.of(cluster, chosen)
         start = _starts(cluster, bounds, offset, from_time, follow and not from_beginning)
         end = _ends(cluster, bounds, to_offset, to_time, follow)

@@ -15,6 +15,7 @@ COMMANDS = {
     "topic": "Create, list, describe, change and delete topics.",
     "produce": "Send messages to a topic, from standard input or a file.",
     "consume": "Read messages of a topic.",
+    "group": "List, describe and delete consumer groups, and set their offsets.",
     "log": "Look into the files of a broker.",
     "version": "Show the version.",
 }

@@ -1,4 +1,4 @@
-"""A moment on the command line: "2024-05-01T12:00", "1h ago", "now", or milliseconds since 1970.
+"""A moment on the command line: "2024-05-01T12:00", "1h ago", "now", or milliseconds since 1970; and a length of time.
 
 A date without a zone means local time, as people do who type it. The result is what Kafka counts in: milliseconds.
 """
@@ -14,6 +14,9 @@ import click
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _AGO = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)[a-z]*(?:\s+ago)?", re.IGNORECASE)
+_ISO_DURATION = re.compile(
+    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
+)
 
 
 class Moment(click.ParamType[int]):
@@ -49,3 +52,16 @@ def parse_moment(text: str, now_ms: int) -> int:
         raise ValueError(
             f"{text!r} is no time. Write 2024-05-01T12:00, '1h ago', or milliseconds since 1970."
         ) from None
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of "90m", "2h", "1d", or "P1DT2H30M" as in Kafka's tools; ValueError when it is none."""
+    text = text.strip()
+    plain = _AGO.fullmatch(text)
+    if plain is not None and not text.lower().endswith("ago"):
+        return int(float(plain[1]) * _UNITS_MS[plain[2].lower()])
+    iso = _ISO_DURATION.fullmatch(text)
+    parts = {unit: float(number) for unit, number in iso.groupdict().items() if number} if iso else {}
+    if not parts:
+        raise ValueError(f"{text!r} is no length of time. Write 90m, 2h, 1d, or PT1H30M.")
+    return int(sum(number * _UNITS_MS[unit] for unit, number in parts.items()))
