@@ -11,7 +11,6 @@ from pathlib import Path
 import raw
 from brokers import PenstockProcess
 from in_process import running
-
 from penstock.broker.broker import Broker
 
 
