@@ -8,6 +8,7 @@ from collections.abc import Callable
 import confluent_kafka
 import kafka
 
+import penstock as library
 from brokers import PenstockProcess
 from clients import Confluent, Record
 
@@ -69,3 +70,26 @@ def test_m18_clients_of_every_kind_write_side_by_side(
     producer = kafka.KafkaProducer(bootstrap_servers=penstock.bootstrap)
     assert producer.send(topic, b"k").get(20).offset == 10
     producer.close()
+
+
+def test_m18_our_own_producer_forgets_waits_and_calls_back_from_many_threads(
+    penstock: PenstockProcess, topic_on_penstock: Callable[..., str]
+) -> None:
+    topic = topic_on_penstock()
+    told: list[library.Delivery | None] = []
+    with library.Producer(penstock.bootstrap) as producer:
+
+        def work(worker: int) -> None:
+            producer.send(topic, f"forgotten {worker}", forget=True)
+            producer.send(topic, f"told {worker}", on_delivery=lambda delivery, _: told.append(delivery))
+            assert producer.send(topic, f"waited {worker}").result(20).topic == topic
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    got = Confluent().consume(penstock.bootstrap, topic, 0, 15)
+    ways = ("forgotten", "told", "waited")
+    assert sorted((record.value or b"").decode() for record in got) == [f"{w} {n}" for w in ways for n in range(5)]
+    assert len({delivery.offset for delivery in told if delivery is not None}) == 5

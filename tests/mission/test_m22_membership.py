@@ -1,0 +1,111 @@
+"""M22: joins, leaves and crashes are noticed and partitions move; a partition has at most one consumer of a group."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import penstock as library
+from brokers import SOURCE, PenstockProcess
+from clients import Confluent, Record
+from mission.watching import poll_until
+from penstock import TopicPartition
+
+QUICK = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}
+NewConsumer = Callable[..., library.Consumer]
+
+
+@pytest.fixture
+def consumer(watchful: PenstockProcess, group: str) -> Iterator[NewConsumer]:
+    """Makes consumers of the test's group; they leave at the end."""
+    with ExitStack() as stack:
+
+        def make(*topics: str, **settings: Any) -> library.Consumer:
+            made = library.Consumer(topics, watchful.bootstrap, group=group, options=QUICK, **settings)
+            return stack.enter_context(made)
+
+        yield make
+
+
+def is_shared_out(consumers: list[library.Consumer], topic: str, partitions: int) -> bool:
+    """Every partition has exactly one of them."""
+    owned = sorted(where for each in consumers for where in each.assignment)
+    return owned == [TopicPartition(topic, number) for number in range(partitions)]
+
+
+def test_m22_partitions_move_when_consumers_join_and_leave(
+    consumer: NewConsumer, topic_on_watchful: Callable[..., str]
+) -> None:
+    topic = topic_on_watchful(partitions=4)
+    one = consumer(topic)
+    poll_until(lambda: is_shared_out([one], topic, 4), one)
+    two = consumer(topic)
+    poll_until(lambda: len(two.assignment) == 2 and is_shared_out([one, two], topic, 4), one, two)
+    one.close()
+    poll_until(lambda: is_shared_out([two], topic, 4), two)
+
+
+def test_m22_more_consumers_than_partitions_leave_some_idle(
+    consumer: NewConsumer, topic_on_watchful: Callable[..., str]
+) -> None:
+    topic = topic_on_watchful(partitions=2)
+    three = [consumer(topic) for _ in range(3)]
+    poll_until(lambda: sorted(len(each.assignment) for each in three) == [0, 1, 1], *three)
+    assert is_shared_out(three, topic, 2)
+
+
+MORTAL = """
+import json, sys, penstock
+bootstrap, topic, group, options = sys.argv[1:]
+with penstock.Consumer(topic, bootstrap, group=group, options=json.loads(options)) as consumer:
+    print(len(consumer.wait_assigned()), flush=True)
+    for message in consumer:
+        pass
+"""
+
+
+def test_m22_a_crash_is_noticed(
+    watchful: PenstockProcess, consumer: NewConsumer, topic_on_watchful: Callable[..., str], group: str
+) -> None:
+    topic = topic_on_watchful(partitions=2)
+    options = '{"session.timeout.ms": 1000, "heartbeat.interval.ms": 200}'
+    command = [sys.executable, "-c", MORTAL, watchful.bootstrap, topic, group, options]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as mortal:
+        try:
+            assert mortal.stdout is not None
+            assert mortal.stdout.readline() == "2\n"
+            survivor = consumer(topic)
+            poll_until(lambda: len(survivor.assignment) == 1, survivor)
+        finally:
+            mortal.kill()
+    poll_until(lambda: is_shared_out([survivor], topic, 2), survivor)
+
+
+def test_m22_one_consumer_reads_several_topics(
+    watchful: PenstockProcess, consumer: NewConsumer, topic_on_watchful: Callable[..., str]
+) -> None:
+    topics = [topic_on_watchful() for _ in range(3)]
+    for topic in topics:
+        Confluent().produce(watchful.bootstrap, topic, [Record(topic.encode())] * 10)
+    got = [message.value.decode() for message in consumer(*topics, stop_at_end=True)]
+    assert sorted(got) == sorted(topics * 10)
+
+
+def test_m22_a_listener_hears_of_every_change(consumer: NewConsumer, topic_on_watchful: Callable[..., str]) -> None:
+    topic = topic_on_watchful(partitions=2)
+    heard: list[tuple[str, int]] = []
+    one = consumer(
+        topic,
+        on_assigned=lambda partitions: heard.append(("assigned", len(partitions))),
+        on_revoked=lambda partitions: heard.append(("revoked", len(partitions))),
+    )
+    poll_until(lambda: heard == [("assigned", 2)], one)
+    two = consumer(topic)
+    poll_until(lambda: heard == [("assigned", 2), ("revoked", 2), ("assigned", 1)], one, two)
