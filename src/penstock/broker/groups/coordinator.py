@@ -23,7 +23,9 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.controller import Controller
 from penstock.broker.controller.topics import NewTopic
 from penstock.broker.groups import rebalance
-from penstock.broker.groups.group import NEVER, ClassicGroup, GroupLimits
+from penstock.broker.groups.consumer_coordinator import ConsumerCoordinator
+from penstock.broker.groups.consumer_group import ConsumerGroup
+from penstock.broker.groups.group import ClassicGroup, GroupLimits
 from penstock.broker.groups.home import Home, HomeState, partition_for
 from penstock.broker.groups.join import join, refusal
 from penstock.broker.groups.leave import leave
@@ -38,6 +40,7 @@ from penstock.broker.replicated import ReplicatedLog
 from penstock.env.clock import Clock
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Delta, Image
+from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.api.join_group import JoinGroupRequest
 from penstock.wire.api.leave_group import LeaveGroupResponse, MemberIdentity
 from penstock.wire.api.offset_commit import OffsetCommitRequest
@@ -46,8 +49,6 @@ from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 logger = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
-SHORTEST_TIMER_S = 0.001
-"""A timer that went off a little early is set again; not more often than this."""
 MAX_RECORDS_PER_BATCH = 1_000
 """Of tombstones that need not stand in one batch."""
 MINUTE_MS = 60_000
@@ -87,6 +88,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._group_commit = group_commit
         self._limits = _limits(config)
+        self.consumers = ConsumerCoordinator(loop, clock, chance, config, self._write)
         self._homes: dict[int, Home] = {}
         self._image = Image()
         self._partition_count = 0
@@ -138,6 +140,7 @@ class GroupCoordinator:
     def on_image(self, image: Image, delta: Delta) -> None:
         """Follow the image: which partitions are ours, and which topics are gone. After the replicas did."""
         self._image = image
+        self.consumers.on_image(image, delta)
         for deleted in delta.topics_deleted:
             if deleted.name == OFFSETS_TOPIC:
                 self._unload(tuple(self._homes))
@@ -179,7 +182,8 @@ class GroupCoordinator:
         self._write_pieces(home, home.shard.forget_missing_topics(self._image.topics_by_id))
         for group in tuple(home.shard.groups.values()):
             self._set_timer(home, group)
-        logger.info("loaded %d records of %d groups", count, len(home.shard.groups))
+        self.consumers.on_loaded(home)
+        logger.info("loaded %d records of %d groups", count, sum(1 for _ in home.shard.all_groups()))
 
     def _unload(self, indexes: Sequence[int]) -> None:
         """Another broker leads the partition, or it is gone: whoever waits here looks for its coordinator again."""
@@ -232,6 +236,10 @@ class GroupCoordinator:
         if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
             ticket(refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
+        consumers = home.shard.consumer_groups.get(request.group_id)
+        if consumers is not None:
+            self._join_consumers(home, consumers, request, client, ticket)
+            return
         if request.member_id and request.group_id not in home.shard.groups:
             ticket(refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
             return
@@ -240,6 +248,26 @@ class GroupCoordinator:
         out = Outcome()
         join(group, request, client, new_id, ticket, self._now(), out)
         self._finish(home, group, out)
+
+    def _join_consumers(
+        self, home: Home, group: ConsumerGroup, request: JoinGroupRequest, client: Client, ticket: Ticket
+    ) -> None:
+        """A consumer group without members becomes a classic one first; with members it stays what it is."""
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is not None:
+                ticket(refusal(error.code, request.member_id))
+            else:
+                self.join(request, client, ticket)
+
+        if group.members:
+            ticket(refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+        else:
+            self.consumers.write_in_turn(home, group.group_id, group.tombstones, on_done)
+
+    def heartbeat_consumer(self, request: ConsumerGroupHeartbeatRequest, client: Client, ticket: Ticket) -> None:
+        """KIP-848; `ticket` gets the answer, also when it is an error."""
+        self.consumers.heartbeat(self._home(request.group_id), request, client, ticket)
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket) -> None:
         home = self._home(request.group_id)
@@ -270,7 +298,7 @@ class GroupCoordinator:
     ) -> None:
         """`on_done` is called when they are committed, or with why they are not."""
         home = self._home(request.group_id)
-        home.shard.check_commit(request, version, self._now())
+        home.shard.check_commit(request, version, self._now(), records)
         if records:
             self._write(home, records, on_done)
         else:
@@ -278,7 +306,7 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str, on_done: OnDone) -> None:
         home = self._home(group_id)
-        self._write(home, home.shard.delete_group(group_id), on_done)
+        self.consumers.write_in_turn(home, group_id, lambda: home.shard.delete_group(group_id), on_done)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]], on_done: OnDone) -> list[ErrorCode]:
         """An error code for each; the rest is forgotten when `on_done` is called."""
@@ -342,18 +370,8 @@ class GroupCoordinator:
             self._write(home, out.records, _log_failure)
 
     def _set_timer(self, home: Home, group: ClassicGroup) -> None:
-        """An early timer is left as it is: it finds nothing to do, and is set again."""
         deadline_s = group.next_deadline_s()
-        if deadline_s == NEVER:
-            home.cancel_timer(group.group_id)
-            return
-        known = home.timers.get(group.group_id)
-        if known is not None and known[0] <= deadline_s:
-            return
-        home.cancel_timer(group.group_id)
-        delay_s = max(deadline_s - self._clock.monotonic(), SHORTEST_TIMER_S)
-        timer = self._loop.call_later(delay_s, self._on_timer, home, group)
-        home.timers[group.group_id] = (deadline_s, timer)
+        home.set_timer(self._loop, self._clock, group.group_id, deadline_s, lambda: self._on_timer(home, group))
 
     def _on_timer(self, home: Home, group: ClassicGroup) -> None:
         home.timers.pop(group.group_id, None)

@@ -6,14 +6,20 @@ Kafka's rule, so that a data directory can change hands: Java's hash of the grou
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 
 from penstock.broker.groups.shard import Shard
 from penstock.broker.replicated import ReplicatedLog
+from penstock.env.clock import Clock
 
 MAX_REMEMBERED_HASHES = 10_000
 MIN_INT32 = -(2**31)
+SHORTEST_TIMER_S = 0.001
+"""A timer that went off a little early is set again; not more often than this."""
+NEVER = float("inf")
 
 
 class HomeState(Enum):
@@ -24,9 +30,9 @@ class HomeState(Enum):
 
 
 class Home:
-    """One partition: its log, the groups in it, and a timer for each group that needs one."""
+    """One partition: its log, the groups in it, a timer for each group that needs one, and who waits for their turn."""
 
-    __slots__ = ("log", "shard", "state", "timers")
+    __slots__ = ("log", "shard", "state", "timers", "waiting")
 
     def __init__(self, log: ReplicatedLog, shard: Shard) -> None:
         self.log = log
@@ -34,6 +40,28 @@ class Home:
         self.state = HomeState.LOADING
         self.timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         """Group id -> when it goes off, and what makes it."""
+        self.waiting: dict[str, deque[Callable[[], None]]] = {}
+        """Consumer group whose records are on their way -> what must be done after that. Bounded by the requests that
+        connections may have pending."""
+
+    def set_timer(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        group_id: str,
+        deadline_s: float,
+        on_timer: Callable[[], None],
+    ) -> None:
+        """An early timer is left as it is: it finds nothing to do, and is set again."""
+        if deadline_s == NEVER:
+            self.cancel_timer(group_id)
+            return
+        known = self.timers.get(group_id)
+        if known is not None and known[0] <= deadline_s:
+            return
+        self.cancel_timer(group_id)
+        delay_s = max(deadline_s - clock.monotonic(), SHORTEST_TIMER_S)
+        self.timers[group_id] = (deadline_s, loop.call_later(delay_s, on_timer))
 
     def cancel_timer(self, group_id: str) -> None:
         timer = self.timers.pop(group_id, None)

@@ -2,6 +2,7 @@
 
     OffsetRecord    how far a group has read in one partition; without a value: that is forgotten
     GroupRecord     a classic group's generation; without a value: the group is forgotten
+    ConsumerRecord  something of a consumer group (see `consumer_records`)
 
 The bytes are Kafka's (see `wire/coordinator`). An offset is written for every commit of every consumer, so its bytes
 are put together by hand here, and a test compares them with the codec's.
@@ -12,6 +13,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, TypeAlias
 
+from penstock.broker.groups.consumer_records import (
+    TYPES,
+    ConsumerRecord,
+    decode_consumer_record,
+    encode_consumer_record,
+)
 from penstock.errors import MalformedError
 from penstock.types import ZERO_TOPIC_ID, Bytes
 from penstock.wire.coordinator import record_type_number
@@ -64,13 +71,15 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-Record: TypeAlias = OffsetRecord | GroupRecord
+Record: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
 
 
 def encode(record: Record) -> KeyValue:
     if isinstance(record, OffsetRecord):
         key = offset_key(record.group_id, record.topic, record.partition)
         return key, None if record.value is None else offset_value(record.value)
+    if isinstance(record, ConsumerRecord):
+        return encode_consumer_record(record)
     key = GROUP_METADATA.encode_key(GroupMetadataKey(record.group_id))
     if record.value is None:
         return key, None
@@ -116,6 +125,8 @@ def decode(key: Bytes, value: Bytes | None) -> tuple[Record, ...]:
         group = GROUP_METADATA.decode_key(key)
         assert isinstance(group, GroupMetadataKey)
         return (GroupRecord(group.group, None if value is None else _decode_group(value)),)
+    if number in TYPES:
+        return (decode_consumer_record(number, key, value),)
     if number == LEGACY_OFFSET_COMMIT.number:
         return (_decode_legacy_offset(key, value),)
     return ()

@@ -3,15 +3,19 @@
 Loading a shard is `load` for every record of the partition's log, oldest first, and `on_loaded` at its end. After that
 `on_committed` is called with each record that this broker wrote, in the log's order, as soon as it is committed.
 
-A group exists when a member joined or an offset was committed. It ceases to exist when its record is a tombstone, which
-is written when it is deleted, or when it is empty and its last offset was forgotten.
+A group is classic or a consumer group, never both. An offset of a group that is neither makes it a classic one, without
+members; whichever kind joins it first decides. A group exists when a member joined or an offset was committed. It
+ceases to exist when its record is a tombstone, which is written when it is deleted, or when it is empty and its last
+offset was forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from penstock.broker.groups import rebalance
+from penstock.broker.groups.consumer_group import ConsumerGroup
+from penstock.broker.groups.consumer_records import EPOCH, ConsumerRecord
 from penstock.broker.groups.group import ClassicGroup, GroupLimits, State
 from penstock.broker.groups.offsets import GroupOffsets
 from penstock.broker.groups.outcome import Now, Outcome
@@ -33,6 +37,7 @@ class Shard:
         self.partition = partition
         self._limits = limits
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._offsets: dict[str, GroupOffsets] = {}
 
     # The log.
@@ -41,9 +46,12 @@ class Shard:
         """One record of the log, before the shard is used."""
         if isinstance(record, OffsetRecord):
             self._replay_offset(record)
+        elif isinstance(record, ConsumerRecord):
+            self._replay_consumer(record)
         elif record.value is None:
             self._forget(record.group_id)
         else:
+            self.consumer_groups.pop(record.group_id, None)
             self.groups[record.group_id] = ClassicGroup.loaded(record, self._limits)
 
     def on_loaded(self, now: Now, out: Outcome) -> None:
@@ -57,6 +65,9 @@ class Shard:
     def on_committed(self, record: Record, now: Now, out: Outcome) -> None:
         if isinstance(record, OffsetRecord):
             self._replay_offset(record)
+            return
+        if isinstance(record, ConsumerRecord):
+            self._replay_consumer(record)
             return
         group = self.groups.get(record.group_id)
         if group is None:
@@ -76,10 +87,25 @@ class Shard:
             if record.value is None:
                 return
             offsets = self._offsets[record.group_id] = GroupOffsets(record.group_id)
-            self.group_or_new(record.group_id)
+            if record.group_id not in self.consumer_groups:
+                self.group_or_new(record.group_id)
         offsets.replay(record)
         if not offsets:
             del self._offsets[record.group_id]
+
+    def _replay_consumer(self, record: ConsumerRecord) -> None:
+        group = self.consumer_groups.get(record.group_id)
+        if record.value is not None:
+            if group is None:
+                self._forget(record.group_id)
+                group = self.consumer_groups[record.group_id] = ConsumerGroup(record.group_id)
+            group.replay(record)
+        elif group is not None and record.type is not EPOCH:
+            group.replay(record)
+        elif group is not None:  # the last tombstone of a group
+            del self.consumer_groups[record.group_id]
+            if record.group_id in self._offsets:
+                self.group_or_new(record.group_id)
 
     def _forget(self, group_id: str) -> None:
         group = self.groups.pop(group_id, None)
@@ -87,6 +113,21 @@ class Shard:
             group.state = State.DEAD
 
     # Groups.
+
+    def all_groups(self) -> Iterator[ClassicGroup | ConsumerGroup]:
+        yield from self.groups.values()
+        yield from self.consumer_groups.values()
+
+    def any_group_or_raise(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+        return self.consumer_groups.get(group_id) or self.group_or_raise(group_id)
+
+    def consumer_group_or_raise(self, group_id: str) -> ConsumerGroup:
+        group = self.consumer_groups.get(group_id)
+        if group is None:
+            is_classic = group_id in self.groups
+            why = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        return group
 
     def group_or_new(self, group_id: str) -> ClassicGroup:
         group = self.groups.get(group_id)
@@ -108,8 +149,9 @@ class Shard:
 
     def delete_group(self, group_id: str) -> list[Record]:
         """What deletes a group without members, offsets and all."""
-        self.group_or_raise(group_id).check_deletable()
-        return [*self.offsets(group_id).tombstones(), GroupRecord(group_id, None)]
+        group = self.any_group_or_raise(group_id)
+        group.check_deletable()
+        return [*self.offsets(group_id).tombstones(), *_tombstones(group)]
 
     # Offsets.
 
@@ -117,9 +159,16 @@ class Shard:
         """Empty for a group that has none."""
         return self._offsets.get(group_id) or GroupOffsets(group_id)
 
-    def check_commit(self, request: OffsetCommitRequest, version: int, now: Now) -> None:
-        """Whether this client may commit; a member that does shows that it lives."""
+    def check_commit(
+        self, request: OffsetCommitRequest, version: int, now: Now, records: Sequence[OffsetRecord] = ()
+    ) -> None:
+        """Whether this client may commit; a member of a classic group that does shows that it lives."""
         generation = request.generation_id_or_member_epoch
+        consumers = self.consumer_groups.get(request.group_id)
+        if consumers is not None:
+            partitions = [(record.value.topic_id, record.partition) for record in records if record.value is not None]
+            consumers.check_commit(request.member_id, generation, version, partitions)
+            return
         group = self.groups.get(request.group_id)
         if group is None:
             if generation >= 0:
@@ -134,8 +183,9 @@ class Shard:
         self, group_id: str, partitions: Iterable[tuple[str, int]]
     ) -> tuple[list[Record], list[ErrorCode]]:
         """What forgets them, and an answer for each; a consumer's own topics are kept."""
-        group = self.group_or_raise(group_id)
-        group.check_offsets_deletable()
+        group = self.any_group_or_raise(group_id)
+        if isinstance(group, ClassicGroup):
+            group.check_offsets_deletable()
         offsets = self.offsets(group_id)
         records: list[Record] = []
         codes = []
@@ -167,4 +217,19 @@ class Shard:
             records += expired
             if len(expired) == sum(len(each) for _, each in offsets):
                 records.append(GroupRecord(group.group_id, None))
+        for consumers in self.consumer_groups.values():
+            records += self._expire_consumers(consumers, retention_ms, now_ms)
         return records
+
+    def _expire_consumers(self, group: ConsumerGroup, retention_ms: int, now_ms: int) -> list[Record]:
+        """When it lost its last member is not known, so its offsets count from their commits, as in Kafka."""
+        if group.members:
+            return []
+        offsets = self.offsets(group.group_id)
+        expired = offsets.expired(NO_TIMESTAMP, retention_ms, now_ms)
+        is_nothing_left = len(expired) == sum(len(each) for _, each in offsets)
+        return [*expired, *(group.tombstones() if is_nothing_left else ())]
+
+
+def _tombstones(group: ClassicGroup | ConsumerGroup) -> Sequence[Record]:
+    return group.tombstones() if isinstance(group, ConsumerGroup) else [GroupRecord(group.group_id, None)]

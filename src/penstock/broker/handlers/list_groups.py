@@ -9,7 +9,7 @@ from penstock.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGr
 def handle(context: Context, _call: Call, request: ListGroupsRequest) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    listed = (group.listed() for shard in context.groups.shards() for group in shard.groups.values())
+    listed = (group.listed() for shard in context.groups.shards() for group in shard.all_groups())
     return ListGroupsResponse(groups=[group for group in listed if _is_wanted(group, states, types)])
 
 

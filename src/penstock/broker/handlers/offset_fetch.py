@@ -1,8 +1,9 @@
 """OffsetFetch, versions 1 to 10: how far groups have read, for many groups at once from version 8 on.
 
 What was never committed has offset -1 and no error, whether or not the group, topic or partition exists; only a topic
-id must be known. An offset of a deleted topic is not an offset of a new one with its name. A member id and epoch mean
-nothing for a classic group, and open transactions do not exist yet, so `require_stable` always holds.
+id must be known. An offset of a deleted topic is not an offset of a new one with its name. A member of a consumer group
+gives its epoch, which must be its present one; for a classic group that means nothing. Open transactions do not exist
+yet, so `require_stable` always holds.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.wire.api.offset_fetch import (
 )
 
 GROUPS_SINCE = 8
+MEMBER_EPOCH_SINCE = 9
 TOPIC_IDS_SINCE = 10
 TOP_LEVEL_ERROR_SINCE = 2
 NO_OFFSET = -1
@@ -44,7 +46,11 @@ def handle(context: Context, call: Call, request: OffsetFetchRequest) -> OffsetF
 
 def _group(context: Context, call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     try:
-        offsets = context.groups.shard(asked.group_id).offsets(asked.group_id)
+        shard = context.groups.shard(asked.group_id)
+        consumers = shard.consumer_groups.get(asked.group_id)
+        if consumers is not None and call.version >= MEMBER_EPOCH_SINCE:
+            consumers.check_fetch(asked.member_id, asked.member_epoch)
+        offsets = shard.offsets(asked.group_id)
     except KafkaError as error:
         return OffsetFetchResponseGroup(asked.group_id, error_code=error.code)
     by_id = call.version >= TOPIC_IDS_SINCE

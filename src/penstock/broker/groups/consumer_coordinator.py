@@ -1,0 +1,226 @@
+"""The part of the group coordinator that runs consumer groups: the shell around `consumer_heartbeat`.
+
+A request is decided by the group as its records have it, so while records of a group are on their way the next request
+of that group waits for its turn. Most heartbeats write nothing and are answered at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.groups.assignors import ASSIGNORS
+from penstock.broker.groups.consumer_group import ConsumerGroup
+from penstock.broker.groups.consumer_heartbeat import (
+    ConsumerLimits,
+    Decision,
+    check_request,
+    depart,
+    heartbeat,
+)
+from penstock.broker.groups.consumer_member import JOINING
+from penstock.broker.groups.consumer_records import CURRENT, ConsumerRecord
+from penstock.broker.groups.home import Home
+from penstock.broker.groups.outcome import Client, Now, Ticket
+from penstock.broker.groups.records import GroupRecord, Record
+from penstock.env.clock import Clock
+from penstock.errors import KafkaError
+from penstock.metadata.image import Delta, Image
+from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+logger = logging.getLogger(__name__)
+
+OnDone = Callable[[KafkaError | None], None]
+Write = Callable[[Home, Sequence[Record], OnDone], None]
+
+
+class ConsumerCoordinator:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        chance: random.Random,
+        config: BrokerConfig,
+        write: Write,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._chance = chance
+        self._config = config
+        self._write = write
+        self._image = Image()
+        self._broker_limits = _limits(config)
+        self._group_limits: dict[str, ConsumerLimits] = {}
+        """Of groups with settings of their own."""
+
+    @property
+    def default_assignor(self) -> str:
+        return self._broker_limits.assignors[0]
+
+    def on_image(self, image: Image, delta: Delta) -> None:
+        self._image = image
+        for group_id in delta.group_configs_changed:
+            self._group_limits.pop(group_id, None)
+            overrides = image.group_config(group_id)
+            if overrides:
+                self._group_limits[group_id] = self._limits_with(overrides)
+
+    def _limits_with(self, overrides: Mapping[str, str]) -> ConsumerLimits:
+        session = self._config.group_value("consumer.session.timeout.ms", overrides)
+        interval = self._config.group_value("consumer.heartbeat.interval.ms", overrides)
+        assert isinstance(session, int)
+        assert isinstance(interval, int)
+        return replace(self._broker_limits, session_timeout_ms=session, heartbeat_interval_ms=interval)
+
+    def _limits(self, group_id: str) -> ConsumerLimits:
+        return self._group_limits.get(group_id, self._broker_limits)
+
+    def on_loaded(self, home: Home) -> None:
+        now = self._now()
+        for group in home.shard.consumer_groups.values():
+            group.on_loaded(now, self._limits(group.group_id).session_timeout_ms)
+            self._set_timer(home, group)
+
+    # Heartbeats.
+
+    def heartbeat(self, home: Home, request: ConsumerGroupHeartbeatRequest, client: Client, ticket: Ticket) -> None:
+        limits = self._limits(request.group_id)
+        check_request(request, client.version, limits)
+        if not request.member_id:
+            request.member_id = str(uuid.UUID(bytes=self._chance.randbytes(16), version=4))
+        self._in_turn(home, request.group_id, lambda: self._decide(home, request, client, limits, ticket))
+
+    def _decide(
+        self,
+        home: Home,
+        request: ConsumerGroupHeartbeatRequest,
+        client: Client,
+        limits: ConsumerLimits,
+        ticket: Ticket,
+    ) -> None:
+        try:
+            group, before = self._group(home, request)
+            decision = heartbeat(group, request, client, self._image.topics, limits, self._now())
+        except KafkaError as error:
+            ticket(refused(error))
+            return
+        if not decision.records:
+            self._on_heard(home, group, decision, limits)
+            ticket(decision.response)
+            return
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is None:
+                self._on_heard(home, home.shard.consumer_groups[request.group_id], decision, limits)
+            ticket(decision.response if error is None else refused(error))
+
+        self._write_now(home, request.group_id, [*before, *decision.records], on_done)
+
+    def _group(self, home: Home, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[Record]]:
+        """The group, and what must be written before anything of it: a classic group without members becomes one."""
+        classic = home.shard.groups.get(request.group_id)
+        is_new = request.group_id not in home.shard.consumer_groups and request.member_epoch == JOINING
+        if is_new and (classic is None or classic.is_empty):
+            before: list[Record] = [] if classic is None else [GroupRecord(request.group_id, None)]
+            return ConsumerGroup(request.group_id), before
+        return home.shard.consumer_group_or_raise(request.group_id), []
+
+    def _on_heard(self, home: Home, group: ConsumerGroup, decision: Decision, limits: ConsumerLimits) -> None:
+        if decision.is_heard:
+            has_moved = any(record.type is CURRENT for record in decision.records)
+            member_id = decision.response.member_id or ""
+            group.on_heard(member_id, self._now(), limits.session_timeout_ms, has_moved)
+        if decision.records:
+            self._set_timer(home, group)
+
+    # Time.
+
+    def _set_timer(self, home: Home, group: ConsumerGroup) -> None:
+        group_id = group.group_id
+        home.set_timer(
+            self._loop, self._clock, group_id, group.next_deadline_s(), lambda: self._on_timer(home, group_id)
+        )
+
+    def _on_timer(self, home: Home, group_id: str) -> None:
+        home.timers.pop(group_id, None)
+        self._in_turn(home, group_id, lambda: self._remove_overdue(home, group_id))
+
+    def _remove_overdue(self, home: Home, group_id: str) -> None:
+        group = home.shard.consumer_groups.get(group_id)
+        if group is None:
+            return
+        late = group.overdue(self._now())
+        if not late:
+            self._set_timer(home, group)
+            return
+        logger.info("group %s loses %s: not heard of, or partitions not given up, in time", group_id, ", ".join(late))
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is not None:
+                logger.error("members of group %s could not be removed: %s", group_id, error.message)
+            self._set_timer(home, group)
+
+        records: list[ConsumerRecord] = depart(group, late, self._image.topics)
+        self._write_now(home, group_id, records, on_done)
+
+    # Turns.
+
+    def write_in_turn(
+        self, home: Home, group_id: str, records: Callable[[], Sequence[Record]], on_done: OnDone
+    ) -> None:
+        """`records` is asked when it is the group's turn. A refusal of its own is `on_done`'s."""
+
+        def act() -> None:
+            try:
+                found = records()
+            except KafkaError as error:
+                on_done(error)
+                return
+            self._write_now(home, group_id, found, on_done)
+
+        self._in_turn(home, group_id, act)
+
+    def _in_turn(self, home: Home, group_id: str, act: Callable[[], None]) -> None:
+        waiting = home.waiting.get(group_id)
+        if waiting is None:
+            act()
+        else:
+            waiting.append(act)
+
+    def _write_now(self, home: Home, group_id: str, records: Sequence[Record], on_done: OnDone) -> None:
+        """It is the group's turn; others wait until these are committed."""
+        home.waiting[group_id] = deque()
+
+        def on_written(error: KafkaError | None) -> None:
+            waiting = home.waiting.pop(group_id)
+            on_done(error)
+            while waiting:
+                self._in_turn(home, group_id, waiting.popleft())
+
+        self._write(home, records, on_written)
+
+    def _now(self) -> Now:
+        return Now(self._clock.now_ms(), self._clock.monotonic())
+
+
+def _limits(config: BrokerConfig) -> ConsumerLimits:
+    """Assignors are the built-in ones: Java classes cannot be loaded."""
+    named = config.get("group.consumer.assignors")
+    assert isinstance(named, tuple)
+    known = tuple(name for name in named if name in ASSIGNORS)
+    return ConsumerLimits(
+        config.get_int("group.consumer.session.timeout.ms"),
+        config.get_int("group.consumer.heartbeat.interval.ms"),
+        config.get_int("group.consumer.max.size"),
+        known or tuple(ASSIGNORS),
+    )
+
+
+def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
