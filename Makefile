@@ -27,7 +27,7 @@ check: $(TESTS) ## Lint, check the format and the types
 	@$(BIN)/mypy
 
 bench: $(TESTS) ## Compare the broker with Apache Kafka (needs Java and Maven; ARGS="--quick" for a short run)
-	@$(BIN)/python -m benchmarks.broker $(ARGS)
+	@$(BIN)/python -m benchmarks.broker --out benchmarks/results/broker.json $(ARGS)
 
 fmt: $(TESTS) ## Put the code in order
 	@$(BIN)/ruff check --fix .

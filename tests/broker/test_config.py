@@ -323,3 +323,9 @@ def test_a_small_segment_can_be_asked_for_in_tests(tmp_path: Path) -> None:
 def test_limits_of_single_addresses_are_at_hand(tmp_path: Path) -> None:
     config = load(tmp_path, "max.connections.per.ip.overrides=127.0.0.1:200")
     assert config.max_connections_per_ip == {"127.0.0.1": 200}
+
+
+def test_compaction_that_does_not_happen_yet_is_said() -> None:
+    config = BrokerConfig.load(None, {}, ["log.cleanup.policy=compact,delete"])
+    assert any("no compaction yet" in warning for warning in config.warnings)
+    assert not any("compaction" in warning for warning in BrokerConfig.load(None, {}).warnings)

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from penstock.broker import produce_memo
 from penstock.broker.broker import Broker
 from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.topics import NewTopic, TopicRef
-from penstock.broker.produce_memo import MAX_MEMOS, ProduceMemos
+from penstock.broker.produce_memo import ProduceMemos
 from penstock.errors import ErrorCode, MalformedError
 from penstock.wire.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from penstock.wire.batch_builder import build_batch
@@ -179,14 +180,16 @@ def test_acks_0_is_never_answered_from_memory(tmp_path):
     in_broker(tmp_path, scenario)
 
 
-def test_a_connection_remembers_a_bounded_number_of_partitions(tmp_path):
+def test_a_connection_remembers_a_bounded_number_of_partitions(tmp_path, monkeypatch):
+    monkeypatch.setattr(produce_memo, "MAX_BATCHES", 50)
+
     def scenario(broker):
         known = connection()
-        for partition in range(300):
+        for partition in range(120):
             answer(broker, known, 9, request_frame(broker, 9, batch(), partition))
-        assert len(known.memory._memos) <= MAX_MEMOS
+        assert 0 < len(known.memory._memos) <= 50
 
-    in_broker(tmp_path, scenario, partitions=300)
+    in_broker(tmp_path, scenario, partitions=120)
 
 
 def test_topics_whose_names_differ_in_length_are_remembered_side_by_side(tmp_path):
@@ -203,3 +206,121 @@ def test_topics_whose_names_differ_in_length_are_remembered_side_by_side(tmp_pat
             assert answer(broker, known, 9, request_frame(broker, 9, batch(), topic=topic))[1].base_offset == 3
 
     in_broker(tmp_path, scenario)
+
+
+def many_frame(broker, version, batches, correlation_id=7):
+    """A request for partitions of two topics: {topic: {partition: batch}}."""
+    topics = [
+        TopicProduceData(
+            name,
+            broker.context.image.topics[name].topic_id,
+            [PartitionProduceData(index, records) for index, records in partitions.items()],
+        )
+        for name, partitions in batches.items()
+    ]
+    body = encode(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), version)
+    head = struct.pack(">hhih", 0, version, correlation_id, 2) + b"me"
+    return bytearray(head + (b"\0" if version >= 9 else b"") + body)
+
+
+def answers(broker, connection, version, frame):
+    """The correlation id, and every partition's answer."""
+    reply = broker.dispatcher.serve(connection, memoryview(frame))
+    length, correlation_id = struct.unpack_from(">ii", reply)
+    assert length == len(reply) - 4
+    start = 9 if codec(ProduceResponse, version).is_flexible else 8
+    response = decode(ProduceResponse, version, memoryview(reply)[start:])
+    return correlation_id, [(topic.name, each) for topic in response.responses for each in topic.partition_responses]
+
+
+def in_broker_with_two_topics(tmp_path, scenario):
+    async def with_another(broker):
+        await broker.context.controller.create_topics([NewTopic("other-topic", 2, 1)])
+        result = scenario(broker)
+        if asyncio.iscoroutine(result):
+            await result
+
+    in_broker(tmp_path, with_another, partitions=3)
+
+
+def close_the_long_way(broker):
+    broker.dispatcher._routes.clear()
+    broker.dispatcher._make_route = None
+
+
+@pytest.mark.parametrize("version", range(7, 14))
+def test_a_request_for_several_partitions_is_remembered_when_it_comes_again(tmp_path, version):
+    def scenario(broker):
+        known = connection()
+        for number in range(5):
+            sizes = iter((number * 40, 3, number * 70, 500, 0))
+            batches = {"t": {i: batch(b"x" * next(sizes)) for i in (2, 0, 1)}}
+            batches["other-topic"] = {i: batch(b"y" * next(sizes)) for i in (1, 0)}
+            if number == 3:
+                close_the_long_way(broker)
+            id_, told = answers(broker, known, version, many_frame(broker, version, batches, correlation_id=number))
+            assert id_ == number
+            assert [each.index for _, each in told] == [2, 0, 1, 1, 0]
+            assert [(each.error_code, each.base_offset) for _, each in told] == [(0, number)] * 5
+            if version < 13:
+                assert [name for name, _ in told] == ["t"] * 3 + ["other-topic"] * 2
+
+    in_broker_with_two_topics(tmp_path, scenario)
+
+
+def test_one_refused_batch_among_several_fails_alone(tmp_path):
+    def scenario(broker):
+        known = connection()
+        good = {"t": {0: batch(), 1: batch(), 2: batch()}, "other-topic": {0: batch()}}
+        for _ in range(3):
+            answers(broker, known, 9, many_frame(broker, 9, good))
+        close_the_long_way(broker)
+        broken = bytearray(batch())
+        broken[-1] ^= 1
+        mixed = {"t": {0: batch(), 1: bytes(broken), 2: batch()}, "other-topic": {0: batch()}}
+        _, told = answers(broker, known, 9, many_frame(broker, 9, mixed))
+        codes = [each.error_code for _, each in told]
+        assert codes == [0, ErrorCode.CORRUPT_MESSAGE, 0, 0]
+        assert told[1][1].error_message
+        assert [each.base_offset for _, each in told] == [3, -1, 3, 3]
+        assert [each.log_start_offset for _, each in told] == [0, -1, 0, 0]
+        ends = [broker.context.replicas.by_name["t"][index].log.log_end_offset for index in range(3)]
+        assert ends == [4, 3, 4]
+        _, told = answers(broker, known, 9, many_frame(broker, 9, good))
+        assert [(each.error_code, each.base_offset) for _, each in told] == [(0, 4), (0, 3), (0, 4), (0, 4)]
+
+    in_broker_with_two_topics(tmp_path, scenario)
+
+
+def test_a_topic_deleted_among_several_is_refused_and_the_others_go_on(tmp_path):
+    async def scenario(broker):
+        known = connection()
+        batches = {"t": {0: batch()}, "other-topic": {0: batch()}}
+        frames = [many_frame(broker, 9, batches) for _ in range(4)]
+        for frame in frames[:3]:
+            answers(broker, known, 9, frame)
+        await broker.context.controller.delete_topics([TopicRef("other-topic")])
+        _, told = answers(broker, known, 9, frames[3])
+        assert told[0][1].base_offset == 3
+        assert told[1][1].error_code != 0
+
+    in_broker_with_two_topics(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [7, 9, 13])
+def test_a_request_for_several_that_is_cut_or_altered_anywhere_is_never_taken_for_a_known_one(tmp_path, version):
+    def scenario(broker):
+        known = connection()
+        batches = {"t": {0: batch(), 1: batch()}}
+        for _ in range(3):
+            answers(broker, known, version, many_frame(broker, version, batches))
+        frame = many_frame(broker, version, batches)
+        for size in range(10, len(frame) - (3 if version >= 9 else 0)):
+            with pytest.raises(MalformedError):
+                broker.dispatcher.serve(known, memoryview(bytearray(frame[:size])))
+        assert [broker.context.replicas.by_name["t"][i].log.log_end_offset for i in (0, 1)] == [3, 3]
+        swapped = {"t": {1: batch(), 0: batch()}}
+        _, told = answers(broker, known, version, many_frame(broker, version, swapped))
+        assert [each.index for _, each in told] == [1, 0]
+
+    in_broker_with_two_topics(tmp_path, scenario)

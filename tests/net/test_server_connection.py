@@ -420,3 +420,21 @@ def test_a_port_that_is_taken_is_an_os_error():
         server = Server(SystemNetwork(), executor, Limits(), ListenerLimits())
         with pytest.raises(OSError, match="in use"):
             server.bind("127.0.0.1", taken.getsockname()[1], "PLAINTEXT")
+
+
+@pytest.mark.parametrize(
+    ("sent", "guess"), [(b"GET / HTTP/1.1\r\n", "HTTP"), (b"\x16\x03\x01\x02\x00\x01", "TLS"), (b"\xff" * 8, "bytes")]
+)
+def test_who_sends_nonsense_is_named_in_the_log_but_not_each_time(caplog, sent, guess):
+    async def scenario():
+        async with serving(echo) as server:
+            for _ in range(10):
+                reader, writer = await connect(server)
+                writer.write(sent)
+                assert await reader.read() == b""
+            assert server.fault_count == 10
+            lines = [record.getMessage() for record in caplog.records if "closed the connection" in record.getMessage()]
+            assert len(lines) == 1
+            assert guess in lines[0]
+
+    run(scenario())

@@ -45,6 +45,9 @@ from penstock.log.config import NO_LIMIT, LogConfig
 __all__ = ["BrokerConfig", "DescribedConfig", "Listener", "Source", "default_data_dir"]
 
 
+NO_COMPACTION = "compact is accepted, but there is no compaction yet: older values of a key stay."
+
+
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Where the logs are when nobody says: the user's own data directory (XDG)."""
     base = environ.get("XDG_DATA_HOME", "")
@@ -81,7 +84,7 @@ class BrokerConfig:
         origins = {name: origin for name, (_, origin) in given.items()}
         _check_together(values, origins)
         opened, advertised = _listeners(values, origins)
-        warnings += _listener_warnings(values)
+        warnings += _listener_warnings(values) + _compaction_warnings(values)
         return cls(layers, values, MappingProxyType(origins), opened, advertised, tuple(warnings))
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
@@ -361,6 +364,12 @@ def _listener_warnings(values: Mapping[str, Value]) -> list[str]:
     controllers = _controllers(values)
     dropped = [member for member in members if member.partition("://")[0].strip().upper() in controllers]
     return [f"The listener {member} is for Kafka's controllers. Penstock has none: not opened." for member in dropped]
+
+
+def _compaction_warnings(values: Mapping[str, Value]) -> list[str]:
+    policies = values["log.cleanup.policy"]
+    assert isinstance(policies, tuple)
+    return [f"log.cleanup.policy: {NO_COMPACTION}"] if "compact" in policies else []
 
 
 def _at(origins: Mapping[str, str], name: str, sentence: str) -> str:

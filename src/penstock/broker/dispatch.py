@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from penstock.broker import handlers
 from penstock.broker.context import Call, Context, Later
-from penstock.broker.produce_memo import PRODUCE_KEY, ProduceMemos, only_partition
+from penstock.broker.produce_memo import PRODUCE_KEY, ProduceMemos, learnable_partitions
 from penstock.errors import KafkaError, MalformedError
 from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
 from penstock.wire import api as apis
@@ -95,11 +95,12 @@ class Dispatcher:
         self, connection: ServerConnection, frame: memoryview, version: int, request: Any, response: Any
     ) -> None:
         """Remember a produce request that its connection will repeat."""
-        partition = only_partition(self._context.replicas, version, request, response)
-        if partition is not None:
-            if connection.memory is None:
-                connection.memory = ProduceMemos()
-            connection.memory.learn(frame, version, request, response, partition)
+        if connection.memory is None:
+            connection.memory = ProduceMemos()
+        if connection.memory.is_worth_it(request):
+            partitions = learnable_partitions(self._context.replicas, version, request, response)
+            if partitions is not None:
+                connection.memory.learn(frame, version, request, response, partitions)
 
     def _make_route(self, key: int, version: int) -> Route:
         if key not in handlers.MODULES:

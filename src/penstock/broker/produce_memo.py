@@ -1,33 +1,40 @@
 """The produce requests that a connection repeats: served without decoding them anew.
 
-A producer sends the same request over and over: the same client id, acks, topic and partition; only the correlation
-id and the batch differ. The bytes before the batch decode to the same every time, so a connection remembers them with
-the partition that they lead to and the response that follows, and a request that starts with the same bytes goes
-straight to the log. This halves the cost of a small request.
+A producer sends the same request over and over: the same client id, acks, topics and partitions; only the correlation
+id and the batches differ. The bytes around the batches decode to the same every time, so a connection remembers them
+with the partitions that they lead to and the response that follows, and a request with the same bytes goes straight to
+the logs. This halves the cost of a small request.
 
-A memo is made from a request that was decoded and answered in full, and only for one partition, acks 1 or all, and no
-error. Whatever does not fit, a batch that is refused included, takes the long way, which answers it. A memo cannot go
-stale: a partition that is deleted or no longer led refuses the append.
+A memo is made from a request that was decoded and answered in full, with acks 1 or all and no error; one for several
+partitions when it comes twice in a row. Whatever does not fit takes the long way. A memo cannot go stale: a partition
+that is deleted or no longer led refuses the append.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import Any, NamedTuple
 
+from penstock.broker.produce_answer import failure
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
 from penstock.errors import KafkaError
-from penstock.wire.api.produce import ProduceRequest, ProduceResponse
+from penstock.wire.api.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 from penstock.wire.compile import codec
-from penstock.wire.primitives import append_uvarint, read_uvarint_tail
+from penstock.wire.primitives import read_uvarint_tail
 
 PRODUCE_KEY = 0
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 """Before that a batch's codec has to be looked at, which is the long way's to do."""
 
-MAX_MEMOS = 256
-"""Partitions remembered per connection; beyond that all are forgotten and learned again."""
+MAX_BATCHES = 2048
+"""Batches in all remembered requests of a connection; beyond that all are forgotten and learned again."""
 
 MAX_ENDS = 4
 """Lengths of topic names that are tried; a connection that uses more of them at once takes the long way for some."""
@@ -35,26 +42,36 @@ MAX_ENDS = 4
 BODY_AT = 8
 """API key, version and correlation id come before; version is part of what is compared, the id is not."""
 
-NO_TAGS = bytes(3)
-"""After the batch: the empty tags of partition, topic and request, in flexible versions."""
+MAX_PREFIX = 70_000
+"""Where the first batch begins at the latest: a client id and a topic's name may have 32 KB each."""
+
+LEAST_REST = 4
+"""Bytes that follow the place of a length at least: the length itself, and the tags in flexible versions."""
 
 _HEAD = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 _RESULT = struct.Struct(">qqq")
 """Base offset, log append time, log start offset."""
 
-_MARK = 0x5EED_5EED_5EED_5EED
-"""Stands for the base offset while the template is made, to find its place."""
+_MARK = 0x5EED_5EED_0000_0000
+"""Stands for the base offset of the first partition while the template is made, to find its place."""
+
+
+class _Gap(NamedTuple):
+    """An empty batch: shows where the batches stand in an encoded request."""
+
+    size: int = 0
 
 
 class ProduceMemos:
-    """What one connection repeats. `_ends` is where the length of the batch stood, one place per length of name."""
+    """What one connection repeats. `_ends` is where the first batch's length stood, one place per length of name."""
 
-    __slots__ = ("_ends", "_memos")
+    __slots__ = ("_ends", "_last_shape", "_memos")
 
     def __init__(self) -> None:
         self._ends: tuple[int, ...] = ()
-        self._memos: dict[bytes, _Memo] = {}
+        self._memos: dict[bytes, _One | _Many] = {}
+        self._last_shape: tuple[int, ...] = ()
 
     def serve(self, frame: memoryview, version: int, correlation_id: int) -> bytearray | None:
         """The answer to a request that is known, None for any other."""
@@ -64,61 +81,136 @@ class ProduceMemos:
                 return memo.serve(frame, end, correlation_id)
         return None
 
+    def is_worth_it(self, request: ProduceRequest) -> bool:
+        """Whether the request may come again: one partition will, several when they came together before."""
+        topics = request.topic_data
+        if len(topics) == 1 and len(topics[0].partition_data) == 1:
+            return True
+        shape = tuple(data.index for topic in topics for data in topic.partition_data)
+        is_repeated, self._last_shape = shape == self._last_shape, shape
+        return is_repeated and len(shape) <= MAX_BATCHES
+
     def learn(
-        self, frame: memoryview, version: int, request: ProduceRequest, response: ProduceResponse, partition: Partition
+        self,
+        frame: memoryview,
+        version: int,
+        request: ProduceRequest,
+        response: ProduceResponse,
+        partitions: list[Partition],
     ) -> None:
         """Remember a request that was answered without an error."""
-        is_flexible = codec(ProduceRequest, version).is_flexible
-        records = request.topic_data[0].partition_data[0].records
-        suffix = NO_TAGS if is_flexible else b""
-        end = len(frame) - len(suffix) - len(records) - _length_size(len(records), is_flexible)
-        if frame[len(frame) - len(suffix) :] != suffix:
-            return  # a tag that we do not know
-        prefix = bytes(frame[BODY_AT:end])
+        surroundings = _Surroundings.of(request, version)
+        end = surroundings.end_in(frame)
+        if end is None:
+            return
         if end not in self._ends:
             self._ends = (end, *self._ends)[:MAX_ENDS]
-        if len(self._memos) >= MAX_MEMOS:
+        count = len(partitions)
+        if sum(memo.count for memo in self._memos.values()) + count > MAX_BATCHES:
             self._memos.clear()
-        self._memos[prefix] = _Memo(version, is_flexible, suffix, request.acks, response, partition)
+        kind = _One if count == 1 else _Many
+        self._memos[bytes(frame[BODY_AT:end])] = kind(version, surroundings, request.acks, response, partitions)
 
 
-def only_partition(
+def learnable_partitions(
     replicas: ReplicaManager, version: int, request: ProduceRequest, response: ProduceResponse
-) -> Partition | None:
-    """The partition that the request went to, when it is one that can be remembered."""
-    if request.transactional_id is not None or len(request.topic_data) != 1 or version < ZSTD_SINCE:
+) -> list[Partition] | None:
+    """The partitions that the request went to, in its order, when it is one that can be remembered."""
+    if request.transactional_id is not None or version < ZSTD_SINCE:
         return None
-    topic = request.topic_data[0]
-    if len(topic.partition_data) != 1 or response.responses[0].partition_responses[0].error_code:
-        return None
-    partitions = replicas.by_id[topic.topic_id] if version >= TOPIC_IDS_SINCE else replicas.by_name[topic.name]
-    return partitions[topic.partition_data[0].index]
+    partitions = []
+    for topic, answered in zip(request.topic_data, response.responses, strict=True):
+        if any(answer.error_code for answer in answered.partition_responses):
+            return None
+        found = replicas.by_id[topic.topic_id] if version >= TOPIC_IDS_SINCE else replicas.by_name[topic.name]
+        partitions += [found[data.index] for data in topic.partition_data]
+    return partitions or None
 
 
-class _Memo:
-    """One partition's request: where it leads, and its answer with three numbers to fill in."""
+class _Surroundings(NamedTuple):
+    """What stands before the length of each batch in a request, and after the last batch."""
 
-    __slots__ = ("_acks", "_append", "_is_flexible", "_result_at", "_suffix", "_template", "version")
+    gaps: tuple[bytes, ...]
+    suffix: bytes
+    is_flexible: bool
+
+    @classmethod
+    def of(cls, request: ProduceRequest, version: int) -> _Surroundings:
+        """The request encoded with empty batches shows it."""
+        compiled = codec(ProduceRequest, version)
+        datas = [data for topic in request.topic_data for data in topic.partition_data]
+        batches = [data.records for data in datas]
+        for data in datas:
+            data.records = _Gap()
+        out = bytearray()
+        places: list[tuple[int, Any]] = []
+        compiled.encode(request, out, places)
+        for data, batch in zip(datas, batches, strict=True):
+            data.records = batch
+        gaps, position = [], 0
+        for place, _ in places:
+            gaps.append(bytes(out[position : place - (1 if compiled.is_flexible else 4)]))
+            position = place
+        return cls(tuple(gaps), bytes(out[position:]), compiled.is_flexible)
+
+    def end_in(self, frame: memoryview) -> int | None:
+        """Where the first batch's length stands in the request itself."""
+        first = bytes(frame[:MAX_PREFIX]).find(self.gaps[0], BODY_AT)
+        end = first + len(self.gaps[0])
+        return end if first >= 0 and self.spans(frame, end) is not None else None
+
+    def spans(self, frame: memoryview, end: int) -> list[slice] | None:
+        """Where the batches are; None when anything around them differs."""
+        size, position, spans = len(frame), end, []
+        for number, gap in enumerate(self.gaps):
+            if number:
+                stop = position + len(gap)
+                if frame[position:stop] != gap:
+                    return None
+                position = stop
+            if size - position < LEAST_REST:
+                return None
+            if self.is_flexible:
+                length = frame[position]
+                position += 1
+                if length > 127:
+                    length, position = read_uvarint_tail(frame, position, length)
+                length -= 1
+            else:
+                (length,) = _LENGTH.unpack_from(frame, position)
+                position += 4
+            stop = position + length
+            if length < 0 or stop > size:
+                return None
+            spans.append(slice(position, stop))
+            position = stop
+        return spans if frame[position:] == self.suffix else None
+
+
+class _One:
+    """A request for one partition: the most common by far, so written out."""
+
+    __slots__ = ("_acks", "_append", "_is_flexible", "_place", "_suffix", "_template", "count", "version")
 
     def __init__(
         self,
         version: int,
-        is_flexible: bool,
-        suffix: bytes,
+        surroundings: _Surroundings,
         acks: int,
         response: ProduceResponse,
-        partition: Partition,
+        partitions: list[Partition],
     ) -> None:
         self.version = version
-        self._is_flexible = is_flexible
-        self._suffix = suffix
+        self.count = 1
+        self._is_flexible = surroundings.is_flexible
+        self._suffix = surroundings.suffix
         self._acks = acks
-        self._append = partition.append
-        self._template, self._result_at = _template(response, version, is_flexible)
+        self._append = partitions[0].append
+        self._template, (self._place,) = _template(response, version, surroundings.is_flexible)
 
     def serve(self, frame: memoryview, end: int, correlation_id: int) -> bytearray | None:
         size = len(frame)
-        if size < end + 4:
+        if size - end < LEAST_REST:
             return None
         if self._is_flexible:
             length = frame[end]
@@ -139,28 +231,80 @@ class _Memo:
             return None  # nothing was written; the long way says why
         out = bytearray(self._template)
         _LENGTH.pack_into(out, 4, correlation_id)
-        _RESULT.pack_into(out, self._result_at, result[0], result[2], result[3])
+        _RESULT.pack_into(out, self._place, result[0], result[2], result[3])
         return out
 
 
-def _length_size(length: int, is_flexible: bool) -> int:
-    """How many bytes the length of the batch takes in the request."""
-    if not is_flexible:
-        return 4
-    out = bytearray()
-    append_uvarint(out, length + 1)
-    return len(out)
+class _Many:
+    """A request for several partitions. Each succeeds or fails by itself, as always."""
+
+    __slots__ = ("_acks", "_response", "_surroundings", "_targets", "_template", "count", "version")
+
+    def __init__(
+        self,
+        version: int,
+        surroundings: _Surroundings,
+        acks: int,
+        response: ProduceResponse,
+        partitions: list[Partition],
+    ) -> None:
+        self.version = version
+        self.count = len(partitions)
+        self._surroundings = surroundings
+        self._acks = acks
+        self._response = response
+        self._template, places = _template(response, version, surroundings.is_flexible)
+        self._targets = tuple(zip([partition.append for partition in partitions], places, strict=True))
+
+    def serve(self, frame: memoryview, end: int, correlation_id: int) -> bytearray | None:
+        spans = self._surroundings.spans(frame, end)
+        if spans is None:
+            return None
+        out = bytearray(self._template)
+        _LENGTH.pack_into(out, 4, correlation_id)
+        acks = self._acks
+        failures: dict[int, KafkaError] = {}
+        for number, (append, place) in enumerate(self._targets):
+            try:
+                result = append(frame[spans[number]], acks)
+                _RESULT.pack_into(out, place, result[0], result[2], result[3])
+            except KafkaError as error:
+                failures[number] = error
+        return self._with_failures(out, failures) if failures else out
+
+    def _with_failures(self, out: bytearray, failures: dict[int, KafkaError]) -> bytearray:
+        """The answer told in full: those that were refused with their reasons, the others as they stand in `out`."""
+        number = 0
+        response = ProduceResponse()
+        for topic in self._response.responses:
+            answers = []
+            for learned in topic.partition_responses:
+                if number in failures:
+                    answers.append(failure(learned.index, failures[number]))
+                else:
+                    numbers = _RESULT.unpack_from(out, self._targets[number][1])
+                    answers.append(PartitionProduceResponse(learned.index, 0, *numbers))
+                number += 1
+            response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        told = out[: _HEAD.size]
+        if self._surroundings.is_flexible:
+            told.append(0)
+        codec(ProduceResponse, self.version).encode(response, told, [])
+        _LENGTH.pack_into(told, 0, len(told) - 4)
+        return told
 
 
-def _template(response: ProduceResponse, version: int, is_flexible: bool) -> tuple[bytes, int]:
-    """The whole answer, and where its base offset stands."""
-    answer = response.responses[0].partition_responses[0]
-    base_offset = answer.base_offset
-    answer.base_offset = _MARK
+def _template(response: ProduceResponse, version: int, is_flexible: bool) -> tuple[bytes, list[int]]:
+    """The whole answer, and where each partition's base offset stands."""
+    answers = [answer for topic in response.responses for answer in topic.partition_responses]
+    offsets = [answer.base_offset for answer in answers]
+    for number, answer in enumerate(answers):
+        answer.base_offset = _MARK + number
     out = bytearray(_HEAD.pack(0, 0))
     if is_flexible:
         out.append(0)
     codec(ProduceResponse, version).encode(response, out, [])
-    answer.base_offset = base_offset
+    for answer, offset in zip(answers, offsets, strict=True):
+        answer.base_offset = offset
     _LENGTH.pack_into(out, 0, len(out) - 4)
-    return bytes(out), out.index(_MARK.to_bytes(8, "big"))
+    return bytes(out), [out.index((_MARK + number).to_bytes(8, "big")) for number in range(len(answers))]

@@ -29,6 +29,9 @@ ACCEPTS_PER_TURN = 64
 ACCEPT_PAUSE_S = 0.2
 """How long to wait when the process is out of descriptors."""
 
+FAULT_PERIOD_S = 5.0
+"""At most one line about misbehaving clients in this time."""
+
 SWEEP_S = 2.0
 """How often idle and dawdling connections are looked for."""
 
@@ -69,6 +72,8 @@ class Server:
         self.connections: set[ServerConnection] = set()
         self.accepted_count = 0
         self.refused_count = 0
+        self.fault_count = 0
+        self._fault_told_at = -FAULT_PERIOD_S
 
     def bind(self, host: str, port: int, listener_name: str) -> int:
         """Take an address; clients queue until `start`. The port, which is the system's choice when `port` is 0."""
@@ -125,13 +130,25 @@ class Server:
         self._per_ip[ip] += 1
         self.connections.add(connection)
 
-    def _on_closed(self, connection: ServerConnection, reason: str) -> None:
+    def _on_closed(self, connection: ServerConnection, reason: str, is_fault: bool) -> None:
         self.connections.discard(connection)
         ip = connection.peer_address[0]
         self._per_ip[ip] -= 1
         if not self._per_ip[ip]:
             del self._per_ip[ip]
-        log.debug("connection %d from %s ended: %s", connection.connection_id, connection.peer_address, reason)
+        host, port = connection.peer_address
+        address = f"{host}:{port}"
+        log.debug("connection %d from %s ended: %s", connection.connection_id, address, reason)
+        if is_fault:
+            self._tell_fault(address, reason)
+
+    def _tell_fault(self, address: str, reason: str) -> None:
+        """Someone sends what we cannot read: said, but not as often as it happens."""
+        self.fault_count += 1
+        now = self._shared.loop.time()
+        if now - self._fault_told_at >= FAULT_PERIOD_S:
+            self._fault_told_at = now
+            log.warning("closed the connection from %s: %s (%d such so far)", address, reason, self.fault_count)
 
     def _sweep(self) -> None:
         loop = self._shared.loop

@@ -82,7 +82,8 @@ class Shared:
     limits: Limits
     serve: Callable[[ServerConnection, memoryview], Reply | Pending]
     """Answers one request (without its length), now or later."""
-    on_closed: Callable[[ServerConnection, str], None]
+    on_closed: Callable[[ServerConnection, str, bool], None]
+    """(connection, why it ended, whether its client did wrong)."""
 
 
 class ServerConnection:
@@ -162,7 +163,7 @@ class ServerConnection:
                     self._shared.loop.call_soon(self._next_turn)
         except (CloseConnection, MalformedError) as error:
             self._flush_before_close()
-            self.close(str(error))
+            self.close(str(error), is_fault=True)
         except OSError as error:
             self.close(str(error))
         except Exception:  # we are wrong: without this the bytes would stay, and the client would wait for ever
@@ -312,8 +313,8 @@ class ServerConnection:
     def pending_count(self) -> int:
         return len(self._pending)
 
-    def close(self, reason: str) -> None:
-        """End it; pending answers are told that nobody waits any more."""
+    def close(self, reason: str, *, is_fault: bool = False) -> None:
+        """End it, maybe for a fault of its client; pending answers are told that nobody waits any more."""
         if not self._is_open:
             return
         self._is_open = False
@@ -329,7 +330,7 @@ class ServerConnection:
             self._shared.buffers.give(self._private)
             self._private = None
         self._sock.close()
-        self._shared.on_closed(self, reason)
+        self._shared.on_closed(self, reason, is_fault)
 
 
 TURN_BYTES = 64 * 1024

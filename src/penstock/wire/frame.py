@@ -41,8 +41,18 @@ def read_size(buf: Bytes, pos: int, max_bytes: int) -> int:
     """The size of the frame whose length stands at `pos`; the four bytes must be there."""
     size: int = _SIZE.unpack_from(buf, pos)[0]
     if not 0 < size <= max_bytes:
-        raise MalformedError(f"a frame declares {size} bytes; it may have 1 to {max_bytes}")
+        raise MalformedError(f"a frame declares {size} bytes; it may have 1 to {max_bytes}{_guess(size)}")
     return size
+
+
+def _guess(size: int) -> str:
+    """What the peer may be speaking instead; its first four bytes were taken for a length."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return "; this looks like TLS, which is not spoken here"
+    if start in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"):
+        return "; this looks like HTTP"
+    return ""
 
 
 def encode_response(api: Api, version: int, correlation_id: int, message: Struct) -> tuple[bytearray, Splices]:

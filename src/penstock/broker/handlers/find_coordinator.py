@@ -62,7 +62,9 @@ def _find(context: Context, call: Call, key: str, key_type: int) -> Coordinator:
 
 def _check_type(key_type: int) -> None:
     if key_type == TRANSACTION:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "this broker does not serve transactions yet")
+        # Of the answers that make a client give up at once instead of asking again, this one is nearest to the truth.
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        raise KafkaError(code, "this broker does not serve transactions yet")
     if key_type == SHARE:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "this broker does not serve share groups yet")
     if key_type != GROUP:

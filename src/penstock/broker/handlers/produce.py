@@ -9,12 +9,11 @@ every other request that arrived meanwhile.
 from __future__ import annotations
 
 from penstock.broker.context import Call, Context, Later
+from penstock.broker.produce_answer import failure, success
 from penstock.broker.replicas.partition import Partition
-from penstock.errors import ErrorCode, InvalidRecordsError, KafkaError
+from penstock.errors import ErrorCode, KafkaError
 from penstock.net.server_connection import CloseConnection
 from penstock.wire.api.produce import (
-    BatchIndexAndErrorMessage,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
@@ -47,15 +46,11 @@ def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResp
                     _check_unusual(call, request, data.records)
                 result = partition.append(data.records, acks)
                 appended.append(partition)
-                answers.append(
-                    PartitionProduceResponse(
-                        data.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset
-                    )
-                )
+                answers.append(success(data.index, result))
             except KafkaError as error:
                 has_error = True
                 context.metrics.produce_errors += 1
-                answers.append(_failure(data.index, error))
+                answers.append(failure(data.index, error))
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     later = _after_sync(context, response, appended) if appended and context.group_commit.is_needed else None
     if acks == 0:
@@ -78,18 +73,6 @@ def _check_unusual(call: Call, request: ProduceRequest, records: memoryview) -> 
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is allowed from version 7 on")
 
 
-def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
-    records = error.records if isinstance(error, InvalidRecordsError) else ()
-    return PartitionProduceResponse(
-        index=index,
-        error_code=error.code,
-        base_offset=-1,
-        log_start_offset=-1,
-        record_errors=[BatchIndexAndErrorMessage(place, why) for place, why in records],
-        error_message=error.message,
-    )
-
-
 def _after_sync(context: Context, response: ProduceResponse, appended: list[Partition]) -> Later:
     """With acks 0 too, for readers see only what is on disk."""
     later = Later()
@@ -110,6 +93,5 @@ def _fail_partition(response: ProduceResponse, partition: Partition) -> None:
     for topic in response.responses:
         if topic.name == tp.topic or topic.topic_id == partition.log.topic_id:
             topic.partition_responses = [
-                _failure(each.index, error) if each.index == tp.partition else each
-                for each in topic.partition_responses
+                failure(each.index, error) if each.index == tp.partition else each for each in topic.partition_responses
             ]

@@ -13,14 +13,14 @@ import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 
-from penstock.broker.config import BrokerConfig
+from penstock.broker.config import NO_COMPACTION, BrokerConfig
 from penstock.broker.purgatory import Purgatory
 from penstock.broker.replicas.partition import Partition
 from penstock.errors import ErrorCode, KafkaError, StorageError
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
 from penstock.log.manager import LogManager
-from penstock.metadata.image import Delta, Image, PartitionImage, TopicImage
+from penstock.metadata.image import INTERNAL_TOPICS, Delta, Image, PartitionImage, TopicImage
 from penstock.metadata.records import DEFAULT_BROKER
 from penstock.types import TopicPartition
 
@@ -96,6 +96,9 @@ class ReplicaManager:
     def _create_logs(self, image: Image, new: list[tuple[TopicImage, PartitionImage]]) -> None:
         """In a thread."""
         configs = {topic.name: self.log_config(image, topic.name) for topic, _ in new}
+        for name, config in configs.items():
+            if config.compacts and name not in INTERNAL_TOPICS:
+                logger.warning("topic %s: cleanup.policy: %s", name, NO_COMPACTION)
         for topic, state in new:
             tp = TopicPartition(topic.name, state.index)
             if tp in self.logs.logs:
