@@ -19,7 +19,15 @@ from penstock.cli.group_reset import reset_offsets
 from penstock.cli.output import note, plural, show_json, show_table
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
-from penstock.client.groups import CLASSIC, CONSUMER, GroupInfo, GroupMember, Groups, ListedGroup
+from penstock.client.groups import (
+    CLASSIC,
+    CONSUMER,
+    GroupInfo,
+    GroupMember,
+    Groups,
+    ListedGroup,
+    UnknownGroupError,
+)
 from penstock.client.metadata import NO_LEADER
 from penstock.client.offsets import LATEST, list_offsets
 from penstock.types import TopicPartition
@@ -42,7 +50,8 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
         groups = Groups(cluster)
         listed = groups.list_groups()
         shows_members = as_json or sys.stdout.isatty()
-        counts = _member_counts(groups, listed) if shows_members else {}
+        infos = _find_all(groups, listed) if shows_members else []
+        counts = {info.name: len(info.members) for info in infos}
     if as_json:
         show_json([_summary(group, counts.get(group.name)) for group in listed])
     elif not shows_members:
@@ -63,8 +72,8 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Show members, what each has, how far the group has read, and its lag; of all groups when none is named."""
     with connect(bootstrap) as cluster:
         groups = Groups(cluster)
-        wanted = dict.fromkeys(names) or [each.name for each in groups.list_groups() if _can_describe(each)]
-        described = [_describe(cluster, groups, info) for info in groups.describe(list(wanted))]
+        infos = groups.describe(list(dict.fromkeys(names))) if names else _find_all(groups, groups.list_groups())
+        described = _describe(cluster, groups, infos)
     if as_json:
         show_json([group.as_json() for group in described])
         return
@@ -84,7 +93,7 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     unique = list(dict.fromkeys(names))
     with connect(bootstrap) as cluster:
         groups = Groups(cluster)
-        groups.describe(unique)  # a wrong name among them stops it before the first is gone
+        _check_names(groups, unique)
         if not yes and sys.stdin.isatty():
             question = f"Delete {', '.join(unique)} and what {'it has' if len(unique) == 1 else 'they have'} committed?"
             if not click.confirm(question, err=True):
@@ -166,16 +175,17 @@ class _Group:
             show_table(columns, [_member_row(member) for member in info.members], numbers=columns[-1:])
 
 
-def _describe(cluster: Cluster, groups: Groups, info: GroupInfo) -> _Group:
+def _describe(cluster: Cluster, groups: Groups, infos: list[GroupInfo]) -> list[_Group]:
     """With every partition that was committed, or that a member has."""
-    committed = groups.committed(info.name)
-    owners = {where: member for member in info.members for where in member.partitions}
-    ends = _log_ends(cluster, {*committed, *owners})
-    positions = [
-        _Position(where, committed.get(where), ends.get(where), owners.get(where))
-        for where in sorted({*committed, *owners})
-    ]
-    return _Group(info, tuple(positions))
+    committed = {info.name: groups.committed(info.name) for info in infos}
+    owners = {info.name: {where: member for member in info.members for where in member.partitions} for info in infos}
+    partitions = {info.name: sorted({*committed[info.name], *owners[info.name]}) for info in infos}
+    ends = _log_ends(cluster, {where for each in partitions.values() for where in each})
+
+    def position(group: str, where: TopicPartition) -> _Position:
+        return _Position(where, committed[group].get(where), ends.get(where), owners[group].get(where))
+
+    return [_Group(info, tuple(position(info.name, where) for where in partitions[info.name])) for info in infos]
 
 
 def _log_ends(cluster: Cluster, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -191,14 +201,21 @@ def _log_ends(cluster: Cluster, partitions: set[TopicPartition]) -> Mapping[Topi
     return {where: found.offset for where, found in list_offsets(cluster, dict.fromkeys(led, LATEST)).items()}
 
 
-def _member_counts(groups: Groups, listed: list[ListedGroup]) -> dict[str, int]:
-    infos = groups.describe([group.name for group in listed if _can_describe(group)])
-    return {info.name: len(info.members) for info in infos}
+def _find_all(groups: Groups, listed: list[ListedGroup]) -> list[GroupInfo]:
+    """Those that can be described, and have not gone since they were listed.
+
+    The type is empty where the broker is too old to tell it, and all groups are classic.
+    """
+    found = groups.find([group.name for group in listed if group.type in ("", CLASSIC, CONSUMER)])
+    return [found[group.name] for group in listed if group.name in found]
 
 
-def _can_describe(group: ListedGroup) -> bool:
-    """The type is empty where the broker is too old to tell it, and all groups are classic."""
-    return group.type in ("", CLASSIC, CONSUMER)
+def _check_names(groups: Groups, names: list[str]) -> None:
+    """A wrong name among others stops a deletion before the first is gone."""
+    known = {group.name for group in groups.list_groups()}
+    for name in names:
+        if name not in known:
+            raise UnknownGroupError(name)
 
 
 def _summary(group: ListedGroup, member_count: int | None) -> dict[str, Any]:

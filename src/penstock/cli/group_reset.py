@@ -82,7 +82,7 @@ def reset_offsets(
     named = [_parse_topic(text) for text in topics]
     with connect(bootstrap) as cluster:
         groups = Groups(cluster)
-        info = groups.maybe_describe(group)
+        info = groups.find([group]).get(group)
         if info is not None and info.members:
             raise ActiveGroupError(group)
         committed = groups.committed(group)

@@ -19,7 +19,7 @@ Joining a group is the facade's work (`penstock.Consumer`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -62,7 +62,12 @@ _GROUP_KEY = 0
 _NO_OFFSET = -1
 _VERSION_BYTES = 2
 
-_IN_USE = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+_IN_USE = (
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
 """What a coordinator answers to a commit from outside while there are members."""
 
 
@@ -141,18 +146,15 @@ class Groups:
     def describe(self, names: Collection[str]) -> list[GroupInfo]:
         """These groups in this order; UnknownGroupError when one is not there."""
 
-        def attempt(deadline: float) -> list[GroupInfo]:
-            found = self._find(names, deadline)
-            for name in names:
-                if name not in found:
-                    raise UnknownGroupError(name)
-            return [found[name] for name in names]
+        found = self.find(names)
+        for name in names:
+            if name not in found:
+                raise UnknownGroupError(name)
+        return [found[name] for name in names]
 
-        return self._cluster.retry(attempt)
-
-    def maybe_describe(self, name: str) -> GroupInfo | None:
-        """The group, or None when it does not exist."""
-        return self._cluster.retry(lambda deadline: self._find([name], deadline).get(name))
+    def find(self, names: Collection[str]) -> dict[str, GroupInfo]:
+        """Those of these groups that exist, by name."""
+        return self._cluster.retry(lambda deadline: self._find(names, deadline))
 
     def committed(self, name: str) -> dict[TopicPartition, int]:
         """All that the group has committed: the next offset to read in each partition."""
@@ -208,19 +210,27 @@ class Groups:
     # Steps
 
     def _coordinator(self, name: str, deadline: float) -> int:
-        request = FindCoordinatorRequest(key=name, key_type=_GROUP_KEY, coordinator_keys=[name])
+        return self._coordinators([name], deadline)[name]
+
+    def _coordinators(self, names: Sequence[str], deadline: float) -> dict[str, int]:
+        """All by one request; brokers before Kafka 3.0 answer for one group at a time."""
+        request = FindCoordinatorRequest(key=names[0], key_type=_GROUP_KEY, coordinator_keys=list(names))
         answer = self._cluster.request(find_coordinator.API, request, deadline=deadline)
         response = cast("FindCoordinatorResponse", answer)
-        found = response.coordinators[0] if response.coordinators else response
-        _check(found.error_code, found.error_message, f"The coordinator of group {name!r} is not known")
-        return found.node_id
+        if response.coordinators:
+            for each in response.coordinators:
+                _check(each.error_code, each.error_message, f"The coordinator of group {each.key!r} is not known")
+            return {each.key: each.node_id for each in response.coordinators}
+        if len(names) > 1:
+            return {name: self._coordinator(name, deadline) for name in names}
+        _check(response.error_code, response.error_message, f"The coordinator of group {names[0]!r} is not known")
+        return {names[0]: response.node_id}
 
     def _find(self, names: Collection[str], deadline: float) -> dict[str, GroupInfo]:
-        """Those of the groups that exist."""
         found: dict[str, GroupInfo] = {}
         by_coordinator: dict[int, list[str]] = defaultdict(list)
-        for name in names:
-            by_coordinator[self._coordinator(name, deadline)].append(name)
+        for name, node_id in (self._coordinators(list(names), deadline) if names else {}).items():
+            by_coordinator[node_id].append(name)
         for node_id, asked in by_coordinator.items():
             found |= self._find_classic(asked, node_id, deadline)
             others = [name for name in asked if name not in found]
