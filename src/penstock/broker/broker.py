@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import random
 from collections.abc import Callable
@@ -234,4 +235,9 @@ def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
 
 
 def _why_not_bound(host: str, port: int, error: OSError) -> str:
-    return f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}. Is another broker running? Try --listen."
+    where = f"[{host}]:{port}" if ":" in host else f"{host or '*'}:{port}"
+    hints = {
+        errno.EADDRINUSE: "Is another broker running? Try another port with --listen.",
+        errno.EADDRNOTAVAIL: "This machine does not have that address.",
+    }
+    return f"Cannot listen on {where}: {error.strerror or error}. {hints.get(error.errno or 0, 'Check --listen.')}"

@@ -7,6 +7,7 @@ broker accepts a name that it does not know, for plugins; a topic or group does 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 
 from penstock.broker.settings.layers import base_name, broker_setting
@@ -37,7 +38,9 @@ def check_table_config(table: Mapping[str, Setting], kind: str, name: str, value
     """The typed value of a topic's or group's setting; INVALID_CONFIG when there is no such setting or value."""
     setting = table.get(name)
     if setting is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no {kind} setting {name!r}.")
+        close = difflib.get_close_matches(name, table, n=1, cutoff=0.75)
+        suggestion = f" Did you mean {close[0]}?" if close else ""
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"There is no {kind} setting {name!r}.{suggestion}")
     if value is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The {kind} setting {name} cannot be null.")
     try:

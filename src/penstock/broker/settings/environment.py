@@ -20,6 +20,7 @@ PREFIX = "PENSTOCK_"
 CONTROL_VARIABLES = {
     "PENSTOCK_BOOTSTRAP": "which broker the commands talk to",
     "PENSTOCK_CACHE": "where the tests keep what they fetch",
+    "PENSTOCK_DEBUG": "the commands show tracebacks",
     "PENSTOCK_TEST_SESSION": "the test run that a process belongs to",
 }
 """Variables that are no settings: other parts of Penstock read them."""
