@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import uuid
@@ -44,10 +45,50 @@ def test_something_that_speaks_another_protocol_is_named_so() -> None:
         thread.start()
         with (
             Cluster(f"127.0.0.1:{server.getsockname()[1]}") as cluster,
-            pytest.raises(KafkaError, match="Kafka's protocol"),
+            pytest.raises(KafkaError, match=r"Kafka's protocol .*\. Perhaps it is not a Kafka broker"),
         ):
             cluster.refresh(None)
         thread.join()
+
+
+def test_something_that_hangs_up_is_perhaps_no_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1000)
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with (
+            Cluster(f"127.0.0.1:{server.getsockname()[1]}") as cluster,
+            pytest.raises(KafkaError, match="Perhaps it is not a Kafka broker"),
+        ):
+            cluster.refresh(None)
+        thread.join()
+
+
+def test_whoever_watches_hears_of_retries_and_of_their_end() -> None:
+    heard: list[str] = []
+
+    class Watching:
+        def on_retry(self, error: KafkaError, waited_seconds: float, left_seconds: float) -> None:
+            heard.append(f"{error} {left_seconds}")
+
+        def on_success(self) -> None:
+            heard.append("again")
+
+    errors = [KafkaError(ErrorCode.NETWORK_EXCEPTION, "Gone."), KafkaError(ErrorCode.NETWORK_EXCEPTION, "Still.")]
+
+    def attempt(deadline: float) -> str:
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    cluster = Cluster("127.0.0.1:1", sleep=lambda seconds: None, watcher=Watching())
+    assert [cluster.retry(attempt, math.inf) for _ in range(2)] == ["done", "done"]
+    assert heard == ["Gone. inf", "Still. inf", "again"]
 
 
 def test_a_topic_that_is_not_there_is_an_answer_and_not_a_reason_to_wait(broker: Broker, name: str) -> None:

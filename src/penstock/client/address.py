@@ -11,6 +11,7 @@ from penstock.errors import ConfigError
 
 DEFAULT_PORT = 9092
 MAX_PORT = 65_535
+MAX_PORT_DIGITS = 5
 
 
 class Address(NamedTuple):
@@ -33,7 +34,7 @@ def _parse(text: str) -> Address:
     host, port = _split(text)
     if not host or any(c.isspace() or c in "/[]" for c in host):
         raise ConfigError(f"{text!r} is not an address. Write host:port, for example 127.0.0.1:9092.")
-    if not (port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
+    if not (port.isascii() and port.isdigit() and len(port) <= MAX_PORT_DIGITS and 0 < int(port) <= MAX_PORT):
         raise ConfigError(f"{text!r} has no port between 1 and {MAX_PORT}. Write host:port.")
     return Address(host, int(port))
 

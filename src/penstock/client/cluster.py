@@ -9,7 +9,8 @@ Any broker that answers tells where the others are; after that a request for a p
 
 Rules:
 - a first broker that does not answer is an error at once; one that was reached before is retried until the deadline;
-- `retry` runs an attempt again while its error is retriable and time is left; each round asks for metadata anew;
+- `retry` runs an attempt again while its error is retriable and time is left; each round asks for metadata anew, and a
+  `Watcher` hears of it, so that nobody waits in silence;
 - whatever fails on a connection closes it, and the next request opens another;
 - a topic that does not exist is an error at once, not a reason to wait: a person waits for the answer.
 
@@ -18,10 +19,11 @@ It belongs to one thread. It knows nothing of records; `producer` and `fetcher` 
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Collection
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 from penstock.client.address import Address, parse_bootstrap
 from penstock.client.metadata import NO_LEADER, Metadata, PartitionInfo, TopicInfo
@@ -59,6 +61,30 @@ class UnknownTopicError(KafkaError):
         return False
 
 
+class NotKafkaError(ConnectionError):
+    """Something answered, but not as a broker does."""
+
+
+class Watcher(Protocol):
+    """Whoever wants to know that a call does not get on, and that it does again."""
+
+    def on_retry(self, error: KafkaError, waited_seconds: float, left_seconds: float) -> None:
+        """Before each new attempt; the time left is infinite where the caller has set no end."""
+
+    def on_success(self) -> None:
+        """A new attempt did it."""
+
+
+class Unwatched:
+    """Nobody wants to know."""
+
+    def on_retry(self, error: KafkaError, waited_seconds: float, left_seconds: float) -> None:
+        pass
+
+    def on_success(self) -> None:
+        pass
+
+
 class Cluster:
     """Connections, metadata and retries."""
 
@@ -67,15 +93,17 @@ class Cluster:
         bootstrap: str,
         *,
         client_id: str = "penstock",
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        timeout_ms: float = DEFAULT_TIMEOUT_MS,
         clock: Clock | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        watcher: Watcher | None = None,
     ) -> None:
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._clock = clock or SystemClock()
         self._sleep = sleep
+        self._watcher = watcher or Unwatched()
         self._first: BlockingConnection | None = None
         self._connections: dict[int, BlockingConnection] = {}
         self.metadata = Metadata()
@@ -95,8 +123,8 @@ class Cluster:
         self._connections.clear()
         self._first = None
 
-    def deadline(self, timeout_ms: int | None = None) -> float:
-        """The moment at which a call that starts now gives up."""
+    def deadline(self, timeout_ms: float | None = None) -> float:
+        """The moment at which a call that starts now gives up; it never does when the time is infinite."""
         return self._clock.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
     def answer_deadline(self, deadline: float) -> float:
@@ -123,16 +151,24 @@ class Cluster:
         controller = self.metadata.controller_id
         return self.request(api, message, node_id=controller if controller >= 0 else None, deadline=deadline)
 
-    def retry(self, attempt: Callable[[float], T], timeout_ms: int | None = None) -> T:
+    def retry(self, attempt: Callable[[float], T], timeout_ms: float | None = None) -> T:
         """`attempt(deadline)` until it succeeds, fails for good, or the deadline is near."""
         deadline = self.deadline(timeout_ms)
         backoff = FIRST_BACKOFF_SECONDS
+        failed_at: float | None = None
         while True:
             try:
-                return attempt(deadline)
+                result = attempt(deadline)
             except KafkaError as error:
-                if not error.retriable or self._clock.monotonic() + backoff >= deadline:
+                now = self._clock.monotonic()
+                if not error.retriable or now + backoff >= deadline:
                     raise
+                failed_at = now if failed_at is None else failed_at
+                self._watcher.on_retry(error, now - failed_at, deadline - now)
+            else:
+                if failed_at is not None:
+                    self._watcher.on_success()
+                return result
             self._sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
             self.forget_topics()
@@ -164,25 +200,28 @@ class Cluster:
         for connection in [*self._connections.values(), *filter(None, [self._first])]:
             if connection.is_open:
                 return connection
-        failures = []
+        failures: dict[Address, OSError] = {}
         for address in dict.fromkeys([*self.metadata.nodes.values(), *self._bootstrap]):
             try:
                 self._first = self._open(address, deadline)
             except OSError as error:
-                failures.append(f"{address}: {_reason(error)}")
+                failures[address] = error
             else:
                 return self._first
         # Before the first answer this is final: nobody waits 30 s to learn of a mistyped port.
         code = ErrorCode.NETWORK_EXCEPTION if self.metadata.nodes else ErrorCode.BROKER_NOT_AVAILABLE
-        hint = "Is it running? Start one with `penstock serve`."
-        raise KafkaError(code, f"No broker answered at {'; '.join(failures)}. {hint}")
+        reasons = "; ".join(f"{address}: {_reason(error)}" for address, error in failures.items())
+        raise KafkaError(code, f"No broker answered at {reasons}. {_hint(list(failures.values()))}")
 
     def _open(self, address: Address, deadline: float) -> BlockingConnection:
         deadline = min(deadline, self.deadline(CONNECT_TIMEOUT_MS))
         try:
             return BlockingConnection.open(address.host, address.port, self._client_id, self._clock, deadline)
         except KafkaError as error:
-            raise ConnectionError(f"what answers there does not speak Kafka's protocol ({error})") from error
+            said = str(error).removesuffix(".")
+            raise NotKafkaError(f"what answers there does not speak Kafka's protocol ({said})") from error
+        except UnicodeError as error:  # Python's words for a name with an empty or too long part
+            raise socket.gaierror(socket.EAI_NONAME, "that is no host's name") from error
 
     # Metadata
 
@@ -243,3 +282,14 @@ def _reason(error: OSError) -> str:
     """The system's words, as a part of a sentence."""
     text = error.strerror or str(error) or type(error).__name__
     return text[0].lower() + text[1:]
+
+
+def _hint(failures: list[OSError]) -> str:
+    """What to look at, by what happened at the addresses that were tried."""
+    if any(isinstance(error, NotKafkaError | ConnectionResetError) for error in failures):
+        return "Perhaps it is not a Kafka broker, or one that expects TLS."
+    if any(isinstance(error, TimeoutError) for error in failures):
+        return "Is the address right, and is it a Kafka broker?"
+    if all(isinstance(error, socket.gaierror) for error in failures):
+        return "Is the name right?"
+    return "Is it running? Start one with `penstock serve`."

@@ -12,6 +12,7 @@ Rules:
 - each leader has a connection of our own with one fetch under way; whoever answers first is heard first;
 - a partition that delivered is asked for last the next time, so that a large one does not starve the others;
 - a leader that moved is found again and the fetch repeated from the same offset; nothing is skipped or given twice;
+  how long a lost one is looked for is `timeout_ms`, and may be infinite;
 - an offset that the log does not have (any more) is OFFSET_OUT_OF_RANGE: what to do then is the reader's decision.
 
 Fetch sessions are left out: a client that reads a few partitions gains nothing by them. Records of transactions that
@@ -69,8 +70,10 @@ class Fetcher:
         max_wait_ms: int = MAX_WAIT_MS,
         max_bytes: int = MAX_BYTES,
         partition_max_bytes: int = PARTITION_MAX_BYTES,
+        timeout_ms: float | None = None,
     ) -> None:
         self._cluster = cluster
+        self._timeout_ms = timeout_ms
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
         self._partition_max_bytes = partition_max_bytes
@@ -101,7 +104,7 @@ class Fetcher:
         """What has come, after `max_wait_ms` at the latest; nothing when there was nothing new."""
         if not self.positions:
             return []
-        return self._cluster.retry(self._poll)
+        return self._cluster.retry(self._poll, self._timeout_ms)
 
     def _poll(self, deadline: float) -> list[Fetched]:
         delayed: list[KafkaError] = []
@@ -142,7 +145,7 @@ class Fetcher:
         try:
             if connection is None or not connection.is_open:
                 connection = self._connections[leader] = self._cluster.open_connection(leader, deadline)
-            connection.send(fetch.API, self._request(partitions), deadline)
+            connection.send(fetch.API, self._request(partitions), self._cluster.answer_deadline(deadline))
         except KafkaError as error:
             if not error.retriable:
                 raise

@@ -118,7 +118,7 @@ class Producer:
         codec: Codec = Codec.NONE,
         partitioner: Partitioner = murmur2_random,
         batch_bytes: int = BATCH_BYTES,
-        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms: float = DELIVERY_TIMEOUT_MS,
         may_create_topics: bool = False,
         clock: Clock | None = None,
         chance: Random | None = None,
@@ -256,8 +256,8 @@ class Producer:
             delayed.append(error)
             return None
         try:
-            expects_answer = self._acks != 0
-            connection.send(produce.API, self._request(batches), deadline, expects_answer=expects_answer)
+            send_deadline = self._cluster.answer_deadline(deadline)
+            connection.send(produce.API, self._request(batches), send_deadline, expects_answer=self._acks != 0)
         except OSError as error:
             delayed.append(network_error(connection, error))
             return None
