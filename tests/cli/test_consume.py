@@ -82,6 +82,15 @@ def test_bytes_stay_bytes_in_a_pipe_and_are_marked_in_json(broker: Broker, topic
     assert (message["value"], message["value_encoding"]) == ("/wAbWzMxbQ==", "base64")
 
 
+def test_only_json_tells_a_tombstone_from_the_word_and_the_help_says_so(broker: Broker, topic: str) -> None:
+    lines = '{"value": null}\n{"value": "null"}\n'
+    run("produce", topic, "--format", "json", bootstrap=broker.bootstrap, stdin=lines)
+    assert run("consume", topic, bootstrap=broker.bootstrap).stdout == "null\nnull\n"
+    printed = run("consume", topic, "--json", bootstrap=broker.bootstrap).stdout.splitlines()
+    assert [json.loads(line)["value"] for line in printed] == [None, "null"]
+    assert "printed as null" in " ".join(run("consume", "--help").stdout.split())
+
+
 def test_a_message_does_not_steer_the_terminal(penstock: PenstockProcess, name: str) -> None:
     run("topic", "create", name, bootstrap=penstock.bootstrap)
     evil = "\x1b]0;owned\x07\x9b31m\u202e".encode() + b"\xff\n"

@@ -57,6 +57,12 @@ def test_records_are_shown_with_keys_values_and_headers(partition: Path) -> None
     assert 'key "k0"  value "0 xxxx' in text[2]
 
 
+def test_one_record_is_singular(broker: Broker, topic: str) -> None:
+    run("produce", topic, bootstrap=broker.bootstrap, stdin="v\n")
+    text = run("log", "dump", str(broker.log_dir / f"{topic}-0" / f"{0:020d}.log")).stdout
+    assert "offsets 0 to 0  1 record  position 0" in text
+
+
 def test_a_flipped_bit_is_found(partition: Path, tmp_path: Path) -> None:
     copy = tmp_path / f"{0:020d}.log"
     damaged = bytearray((partition / copy.name).read_bytes())

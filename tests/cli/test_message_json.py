@@ -43,7 +43,18 @@ def test_bytes_that_are_no_text_are_marked() -> None:
         (b'{"value": "x", "timestamp": true}', "whole number"),
         (b'{"value": "x", "headers": ["h"]}', "a header"),
         (b'{"value": "x", "headers": 5}', "a header"),
+        (b'{"value": "x", "timestamp": 99999999999999999999999}', "is not between -1 and"),
+        (b'{"value": "x", "partition": -1}', "is not between 0 and"),
+        (b'{"value": "x", "timestamp": %s}' % (b"9" * 5000), "too many digits"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"value": "\\ud800"}', r"\\ud800, one half of a character"),
+        (b'{"value": {"a": "\\udfff"}}', r"\\udfff, one half of a character"),
+        (b'{"value": "x", "headers": {"\\ud800": "x"}}', "one half of a character"),
+        (b'{"vlaue": "x"}', r'no field "vlaue"; did you mean "value"\?'),
+        (b'{"value": "x", "qqqq": 1}', 'no field "qqqq"; there are .*, key, value'),
+        (b'{"value": "x", "headers": [{"key": "h", "val": "x"}]}', 'a header has no field "val"; did you mean'),
     ],
+    ids=lambda value: repr(value)[:40],
 )
 def test_what_is_no_message_is_said(line: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,8 @@ def test_a_line_that_is_no_message_stops_and_nothing_before_it_is_lost(broker: B
     result = run("produce", topic, "--format", "json", bootstrap=broker.bootstrap, stdin=lines)
     assert "no partition 9" in str(result.exception)
     assert [message["value"] for message in consumed(broker, topic)] == ["1", "ok"]
+    result = run("produce", topic, "--format", "json", bootstrap=broker.bootstrap, stdin="[" * 100_000 + "\n")
+    assert str(result.exception) == "Line 1 cannot be sent: it is nested too deeply. Nothing was sent."
 
 
 def test_json_lines_say_everything_and_what_consume_prints_can_be_sent_again(
@@ -73,6 +76,23 @@ def test_json_lines_say_everything_and_what_consume_prints_can_be_sent_again(
     assert values == [(0, "tombstone", None), (0, None, "/wA="), (0, None, '{"nested": [1]}'), (1, "k", "v")]
 
 
+def test_keys_and_header_values_are_the_bytes_that_were_typed(broker: Broker, topic: str) -> None:
+    arguments = ["--key", os.fsdecode(b"\xff\x00"), "--header", os.fsdecode(b"a=\xfe")]
+    assert run("produce", topic, *arguments, bootstrap=broker.bootstrap, stdin="v\n").exit_code == 0
+    separator = os.fsdecode(b"\xfd")
+    run("produce", topic, "--key-separator", separator, bootstrap=broker.bootstrap, stdin=b"k\xfdw\n")
+    first, second = consumed(broker, topic)
+    assert (first["key"], first["key_encoding"]) == ("/wA=", "base64")
+    assert first["headers"] == [{"key": "a", "value": "/g==", "value_encoding": "base64"}]
+    assert (second["key"], second["value"]) == ("k", "w")
+
+
+def test_json_has_no_offsets_where_the_broker_tells_none(broker: Broker, topic: str) -> None:
+    result = run("produce", topic, "--acks", "0", "--json", bootstrap=broker.bootstrap, stdin="v\n")
+    (partition,) = json.loads(result.stdout)["partitions"]
+    assert partition == {"partition": 0, "count": 1, "first_offset": None, "last_offset": None}
+
+
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_a_file_is_sent_with_every_compression(broker: Broker, topic: str, tmp_path: Path, compression: str) -> None:
     path = tmp_path / "lines"
@@ -83,7 +103,8 @@ def test_a_file_is_sent_with_every_compression(broker: Broker, topic: str, tmp_p
         "topic": topic,
         "written": 5_000,
         "failed": 0,
-        "partitions": [{"partition": 0, "count": 5_000}],
+        "unconfirmed": 0,
+        "partitions": [{"partition": 0, "count": 5_000, "first_offset": 0, "last_offset": 4_999}],
     }
     assert run("consume", topic, bootstrap=broker.bootstrap).stdout == path.read_text()
 

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
 import raw
 from brokers import SOURCE, PenstockProcess
+from cli.commands import run
+from penstock.cli.serve import _overrides
 from ports import free_ports
 
 TIMEOUT_SECONDS = 60.0
@@ -86,6 +89,35 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
     assert ended.wait(TIMEOUT_SECONDS) == 0
     assert "Traceback" not in process.stderr()
     assert (process.log_dir / ".kafka_cleanshutdown").exists()
+    assert process.stderr().splitlines()[-1].endswith(" INFO stopped")
+
+
+def test_an_address_of_ipv6_stands_in_brackets_and_can_be_typed_again(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with served(tmp_path, "--listen", f"[::1]:{port}") as broker:
+        said = broker.stderr()
+        assert f"listening   [::1]:{port}\n" in said
+        assert f"penstock topic create hello --bootstrap '[::1]:{port}'\n" in said
+        assert run("topic", "create", "hello", bootstrap=f"[::1]:{port}").exit_code == 0
+
+
+def test_directories_have_commas_between_and_none_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _overrides(None, "a, b", ()) == [f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}"]
+    for wrong in ("", " ", "a,", "a,,b"):
+        with pytest.raises(click.BadParameter, match="empty"):
+            _overrides(None, wrong, ())
+    ended = serve(tmp_path, "--data", "")
+    assert ended.returncode == 2
+    assert "A directory's name is empty." in ended.stderr
+
+
+def test_two_words_for_one_setting_must_agree() -> None:
+    assert len(_overrides("127.0.0.1:1", None, ("listeners=PLAINTEXT://127.0.0.1:1",))) == 2
+    with pytest.raises(click.UsageError, match=r"--listen means listeners=PLAINTEXT.*, but --set says"):
+        _overrides("127.0.0.1:1", None, ("listeners=PLAINTEXT://127.0.0.1:2",))
+    with pytest.raises(click.UsageError, match="--data means"):
+        _overrides(None, "a", ("log.dirs=b",))
 
 
 def test_a_stop_while_consumers_wait_ends_at_once(tmp_path: Path) -> None:
@@ -119,7 +151,16 @@ def test_a_port_in_use_is_a_sentence(tmp_path: Path) -> None:
         ended = serve(tmp_path, "--listen", address)
     assert ended.returncode == 1
     assert f"Cannot listen on {address}" in ended.stderr
+    assert "Is another broker running?" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_an_address_of_another_machine_is_not_taken_for_one_in_use(tmp_path: Path) -> None:
+    ended = serve(tmp_path, "--listen", "192.0.2.1:9092")
+    assert ended.returncode == 1
+    assert "Cannot listen on 192.0.2.1:9092" in ended.stderr
+    assert "This machine does not have that address." in ended.stderr
+    assert "another broker" not in ended.stderr
 
 
 def test_a_data_directory_in_use_is_a_sentence(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def test_a_topic_is_created_listed_described_changed_and_deleted(broker: Broker,
     described = run("topic", "describe", name, bootstrap=at).stdout
     assert "3 partitions, replication factor 1, 0 B" in described
     assert "  retention.ms=60000\n" in described
+    assert "partition\tleader\treplicas\tin sync\tearliest\tlatest\tsize\n0\t" in described
     changes = ["-p", "4", "--set", "segment.ms=9999", "--delete", "retention.ms"]
     changed = run("topic", "alter", name, *changes, bootstrap=at)
     assert changed.stdout == f"Changed topic {name}.\n"
@@ -55,7 +56,7 @@ def test_a_topic_that_is_there_is_an_error_unless_that_is_allowed(broker: Broker
 
 def test_a_wrong_name_among_others_deletes_nothing(broker: Broker, topic: str) -> None:
     result = run("topic", "delete", topic, "no-such-topic", bootstrap=broker.bootstrap)
-    assert "There is no topic 'no-such-topic'" in str(result.exception)
+    assert str(result.exception) == "There is no topic 'no-such-topic'. Nothing was deleted."
     assert topic in run("topic", "list", bootstrap=broker.bootstrap).stdout.splitlines()
 
 
@@ -85,6 +86,14 @@ def test_a_terminal_gets_a_table_and_is_asked_before_a_deletion(penstock: Pensto
     assert (status, "Delete" in shown) == (1, True)
     status, shown = on_terminal("topic", "delete", name, *at, typed=b"y\n")
     assert (status, f"Deleted topic {name}." in shown) == (0, True)
+
+
+def test_a_misspelt_setting_is_named_with_the_right_spelling(penstock: PenstockProcess, name: str) -> None:
+    refused = run("topic", "create", name, "-c", "retentio.ms=5", bootstrap=penstock.bootstrap)
+    assert str(refused.exception).endswith("There is no topic setting 'retentio.ms'. Did you mean retention.ms?")
+    run("topic", "create", name, bootstrap=penstock.bootstrap)
+    refused = run("topic", "alter", name, "-s", "retentio.ms=5", bootstrap=penstock.bootstrap)
+    assert str(refused.exception).endswith("Did you mean retention.ms?")
 
 
 def test_no_broker_is_a_sentence_and_exit_status_1() -> None:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+from penstock.cli.patience import Patience
 from penstock.client.admin import Admin
-from penstock.client.cluster import Cluster
+from penstock.client.cluster import DEFAULT_TIMEOUT_MS, Cluster
 from penstock.client.groups import Groups
 from penstock.errors import ConfigError, KafkaError
 
@@ -35,9 +36,13 @@ bootstrap_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def connect(bootstrap: str) -> Cluster:
+TIMEOUT_SECONDS = click.IntRange(1, 2_147_483)
+"""For --timeout. Kafka counts in milliseconds, as int32."""
+
+
+def connect(bootstrap: str, timeout_ms: float = DEFAULT_TIMEOUT_MS) -> Cluster:
     """A cluster to talk to; nothing is sent before the first request."""
-    return Cluster(bootstrap, client_id="penstock-cli")
+    return Cluster(bootstrap, client_id="penstock-cli", timeout_ms=timeout_ms, watcher=Patience())
 
 
 def complete_topic(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

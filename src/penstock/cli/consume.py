@@ -1,24 +1,26 @@
 """`penstock consume`: print the messages of a topic.
 
 Without --follow it reads what is there, from the beginning unless told otherwise, up to the end as it was when it
-started, and exits. With --follow it waits for more, from the end unless told otherwise, until Ctrl-C.
+started, and exits. With --follow it waits for more, from the end unless told otherwise, until Ctrl-C; a broker that is
+lost meanwhile is looked for as long, unless --timeout sets an end.
 It is no member of a group and commits nothing: the same command prints the same messages again. With --group it is one,
 and goes on where the group is (see `consume_group`).
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import dataclass
 
 import click
 
-from penstock.cli.bootstrap import bootstrap_option, complete_group, complete_topic, connect
+from penstock.cli.bootstrap import TIMEOUT_SECONDS, bootstrap_option, complete_group, complete_topic, connect
 from penstock.cli.consume_group import print_as_member, start_of
 from penstock.cli.message_format import Write, message_format
 from penstock.cli.moment import Moment
 from penstock.cli.output import note, progress
-from penstock.client.cluster import Cluster
+from penstock.client.cluster import DEFAULT_TIMEOUT_MS, Cluster, UnknownTopicError
 from penstock.client.fetcher import Fetched, Fetcher, records_of
 from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
 from penstock.env.clock import SystemClock
@@ -46,13 +48,17 @@ Offsets = dict[TopicPartition, int]
 @click.option("--max", "-n", "limit", type=click.IntRange(min=1), metavar="N", help="Print at most N messages.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until Ctrl-C.")
 @click.option(
+    "--timeout", type=TIMEOUT_SECONDS, metavar="SECONDS",
+    help="How long to look for a broker that was lost.  [default: 30; with --follow: no end]",
+)  # fmt: skip
+@click.option(
     "--format",
     "format_",
     default="value",
     show_default=True,
     metavar="FORMAT",
     help="value, key-value, json, or a pattern like '%k %v': %t topic, %p partition, %o offset, %k key, %v value, "
-    "%h headers, %T timestamp, %d date.",
+    "%h headers, %T timestamp, %d date. A missing key or value is printed as null; only json tells it from the text.",
 )
 @click.option("--headers", "with_headers", is_flag=True, help="Headers before each message.")
 @click.option("--json", "as_json", is_flag=True, help="As --format json: one object on each line.")
@@ -68,6 +74,7 @@ def command(
     to_time: int | None,
     limit: int | None,
     follow: bool,
+    timeout: int | None,
     format_: str,
     with_headers: bool,
     as_json: bool,
@@ -98,7 +105,7 @@ def command(
         write = message_format("json" if as_json else format_, with_headers=with_headers, is_terminal=is_terminal)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--format") from None
-    with connect(bootstrap) as cluster:
+    with connect(bootstrap, DEFAULT_TIMEOUT_MS if timeout is None else timeout * 1000) as cluster:
         chosen = _choose_partitions(cluster, topic, partitions)
         if group is not None:
             begin = start_of(from_beginning, from_time, follow)
@@ -110,7 +117,11 @@ def command(
         bounds = _Bounds.of(cluster, chosen)
         start = _starts(cluster, bounds, offset, from_time, follow and not from_beginning)
         end = _ends(cluster, bounds, to_offset, to_time, follow)
-        _print_all(cluster, start, end, limit or UNBOUNDED, write, is_terminal)
+        patience_ms = math.inf if follow and timeout is None else None
+        try:
+            _print_all(cluster, start, end, limit or UNBOUNDED, write, is_terminal, patience_ms)
+        except UnknownTopicError:
+            raise ConfigError(f"Topic {topic!r} was deleted.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +177,21 @@ def _offsets_at(cluster: Cluster, bounds: _Bounds, timestamp: int) -> Offsets:
     return {where: bounds.latest[where] if at.offset == NO_OFFSET else at.offset for where, at in found.items()}
 
 
-def _print_all(cluster: Cluster, starts: Offsets, ends: Offsets, limit: int, write: Write, is_terminal: bool) -> None:
+def _print_all(
+    cluster: Cluster,
+    starts: Offsets,
+    ends: Offsets,
+    limit: int,
+    write: Write,
+    is_terminal: bool,
+    patience_ms: float | None,
+) -> None:
     """Print from the starts to the ends, which are exclusive; a partition without an end is followed."""
     ahead = {where: offset for where, offset in starts.items() if offset < ends.get(where, UNBOUNDED)}
     total = sum(ends[where] - offset for where, offset in ahead.items() if where in ends)
     printed = 0
     with (
-        Fetcher(cluster, ahead) as fetcher,
+        Fetcher(cluster, ahead, timeout_ms=patience_ms) as fetcher,
         progress("Reading", total, is_shown=total > 0 and not is_terminal) as bar,
     ):
         while fetcher.positions and printed < limit:

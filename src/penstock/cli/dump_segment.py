@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from penstock.cli.dump_entry import Entry, Problem, date, quoted
 from penstock.cli.message_json import to_json
+from penstock.cli.output import plural
 from penstock.env.files import File, SystemFiles
 from penstock.errors import KafkaError
 from penstock.types import TopicPartition
@@ -115,7 +116,7 @@ def _batch_entry(position: int, header: BatchHeader, is_valid: bool) -> Entry:
 def _batch_text(position: int, header: BatchHeader, codec: str, is_valid: bool) -> str:
     parts = [
         f"offsets {header.base_offset} to {header.last_offset}",
-        f"{header.record_count} records",
+        plural(header.record_count, "record"),
         f"position {position}",
         f"{header.size_bytes} bytes",
         codec if header.codec_id else "not compressed",

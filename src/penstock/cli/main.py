@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 
 import click
 
@@ -19,6 +20,9 @@ COMMANDS = {
     "log": "Look into the files of a broker.",
     "version": "Show the version.",
 }
+
+DEBUG_VARIABLE = "PENSTOCK_DEBUG"
+"""Set to anything: where a failure that is our own came from is shown too."""
 
 
 class _Commands(click.Group):
@@ -55,6 +59,8 @@ def penstock() -> None:
 
     Start a broker with `penstock serve`, then use any Kafka client, or the commands below.
 
+    PENSTOCK_DEBUG=1 adds a traceback to failures that should not be.
+
     Shell completion: eval "$(_PENSTOCK_COMPLETE=bash_source penstock)" (or zsh_source, fish_source).
     """
 
@@ -63,9 +69,30 @@ def main() -> None:
     """Run the command; what went wrong is a sentence, not a traceback."""
     try:
         penstock(prog_name="penstock")
-    except (ConfigError, KafkaError) as error:
-        click.echo(f"penstock: {error}", err=True)
+    except Exception as error:
+        if _shows_traceback(error):
+            traceback.print_exc()
+        click.echo(f"penstock: {_sentence(error)}", err=True)
         sys.exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ConfigError | KafkaError):
+        return str(error)
+    if isinstance(error, UnicodeEncodeError):
+        wrong = error.object[error.start : error.end]
+        return f"{wrong!r} in {error.object!r} cannot be written as {error.encoding}."
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}{f': {error.filename}' if error.filename else ''}."
+    said = f"{type(error).__name__}: {error}".removesuffix(".")
+    return f"This is a bug in Penstock, please report it. {said}. {DEBUG_VARIABLE}=1 shows where."
+
+
+def _shows_traceback(error: Exception) -> bool:
+    """On request; and always for a bug that ends a broker, because it may not come a second time."""
+    if os.environ.get(DEBUG_VARIABLE) or "--verbose" in sys.argv:
+        return not isinstance(error, ConfigError | KafkaError)
+    return sys.argv[1:2] == ["serve"] and not isinstance(error, ConfigError | KafkaError | OSError)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Rules:
 - results go to standard output, everything else (progress, what was done where) to standard error;
-- in a pipe a table is its rows, columns separated by tabs, with no head, no colours and no borders;
+- in a pipe a table is its rows, columns separated by tabs, with no colours and no borders, and with a head only where
+  other lines stand around it anyway;
 - whatever comes from a topic may hold anything: `escape_control` shows control characters instead of obeying them.
 """
 
@@ -23,10 +24,12 @@ def show_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=not _is_utf8()))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = ()) -> None:
-    """A table; the columns named in `numbers` stand right-aligned."""
+def show_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, numbers: Sequence[str] = (), has_head: bool = False
+) -> None:
+    """A table; the columns named in `numbers` stand right-aligned. `has_head`: in a pipe too."""
     if not sys.stdout.isatty():
-        for row in rows:
+        for row in [columns, *rows] if has_head else rows:
             click.echo("\t".join(map(str, row)))
         return
     from rich import box  # slow to import, and a pipe has no use for it

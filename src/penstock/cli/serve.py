@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ipaddress
 import logging
 import os
 import resource
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -21,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import __version__
+from penstock.cli.invocation import typed_command
+from penstock.client.address import DEFAULT_PORT, Address
 
 if TYPE_CHECKING:
     from penstock.broker.broker import Broker
@@ -41,7 +45,11 @@ DURABILITY = {
 @click.command("serve")
 @click.option("--config", "config_path", type=click.Path(dir_okay=False), help="Kafka's server.properties.")
 @click.option("--listen", metavar="HOST:PORT", help="Where clients connect.  [default: 127.0.0.1:9092]")
-@click.option("--data", metavar="DIR", help="Where topics are kept.  [default: ~/.local/share/penstock]")
+@click.option(
+    "--data", metavar="DIR[,DIR...]",
+    help="Where topics are kept; several directories, with commas between, share them.  "
+    "[default: ~/.local/share/penstock]",
+)  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any Kafka setting; may be repeated.")
 @click.option("--quiet", is_flag=True, help="No banner.")
 @click.option("--verbose", is_flag=True, help="Log more.")
@@ -68,10 +76,25 @@ def _overrides(listen: str | None, data: str | None, settings: tuple[str, ...]) 
     """The command line as `key=value`; --listen and --data are short for two of them."""
     overrides = list(settings)
     if listen is not None:
-        overrides.append(f"listeners=PLAINTEXT://{listen}")
+        overrides.append(_short(settings, "--listen", "listeners", f"PLAINTEXT://{listen}"))
     if data is not None:
-        overrides.append(f"log.dirs={Path(data).expanduser().absolute()}")
+        overrides.append(_short(settings, "--data", "log.dirs", ",".join(map(_directory, data.split(",")))))
     return overrides
+
+
+def _short(settings: tuple[str, ...], option: str, name: str, value: str) -> str:
+    """The setting that an option is short for; a usage error when --set says something else."""
+    for setting in settings:
+        key, _, other = setting.partition("=")
+        if key.strip() == name and other.strip() != value:
+            raise click.UsageError(f"{option} means {name}={value}, but --set says {setting}. Give one of them.")
+    return f"{name}={value}"
+
+
+def _directory(text: str) -> str:
+    if not text.strip():
+        raise click.BadParameter("A directory's name is empty.", param_hint="--data")
+    return str(Path(text.strip()).expanduser().absolute())
 
 
 def _raise_open_file_limit() -> None:
@@ -134,12 +157,13 @@ async def _run_until_asked(broker: Broker, stopping: asyncio.Event) -> None:
     for each in rest:
         each.cancel()
     await broker.stop()
+    log.info("stopped")
     for each in done:
         each.result()
 
 
 def _show_banner(config: BrokerConfig, addresses: list[tuple[str, str, int]]) -> None:
-    where = ", ".join(f"{host or '*'}:{port}" for _, host, port in addresses)
+    where = ", ".join(str(Address(host or "*", port)) for _, host, port in addresses)
     meaning = DURABILITY[config.durability].format(interval=config.get("penstock.durability.interval.ms"))
     lines = [
         f"Penstock {__version__}, broker {config.node_id}",
@@ -157,11 +181,27 @@ def _show_banner(config: BrokerConfig, addresses: list[tuple[str, str, int]]) ->
         lines.append(
             "  WARNING     other machines can connect, and nobody has to authenticate: everyone may read and write"
         )
-    host, port = addresses[0][1] or "127.0.0.1", addresses[0][2]
-    at = "" if (host, port) == ("127.0.0.1", 9092) else f" --bootstrap {host}:{port}"
-    lines += [
-        "  try         penstock topic create hello" + at,
-        "              echo 'it works' | penstock produce hello" + at,
-        "              penstock consume hello --from-beginning" + at,
+    click.echo("\n".join([*lines, *_tour(addresses[0][1], addresses[0][2])]), err=True)
+
+
+def _tour(host: str, port: int) -> list[str]:
+    """Three commands that work as they stand in another terminal."""
+    address = Address(_reachable(host), port)
+    at = "" if address == ("127.0.0.1", DEFAULT_PORT) else f" --bootstrap {shlex.quote(str(address))}"
+    penstock = typed_command()
+    return [
+        f"  try         {penstock} topic create hello{at}",
+        f"              echo 'it works' | {penstock} produce hello{at}",
+        f"              {penstock} consume hello --from-beginning{at}",
     ]
-    click.echo("\n".join(lines), err=True)
+
+
+def _reachable(host: str) -> str:
+    """Where a client on this machine finds what listens there; "every address" is none to connect to."""
+    try:
+        address = ipaddress.ip_address(host or "127.0.0.1")
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "::1"
+    return str(address)

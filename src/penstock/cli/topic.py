@@ -12,11 +12,16 @@ import click
 from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect, json_option, parse_settings
 from penstock.cli.output import human_bytes, note, plural, show_json, show_table
 from penstock.client.admin import BROKER_DEFAULT, Admin, Config, ConfigSource
-from penstock.client.cluster import Cluster
+from penstock.client.cluster import Cluster, UnknownTopicError
 from penstock.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from penstock.client.offsets import EARLIEST, LATEST, list_offsets
-from penstock.errors import ErrorCode, KafkaError
+from penstock.errors import ConfigError, ErrorCode, KafkaError
 from penstock.types import TopicPartition, topic_id_text
+from penstock.wire.records import MAX_INT32
+
+COUNT = click.IntRange(1, MAX_INT32)
+REPLICATION_FACTOR = click.IntRange(1, 32_767)
+"""As many as the protocol has room for; what is too many is the broker's to say."""
 
 
 @click.group("topic")
@@ -26,8 +31,8 @@ def command() -> None:
 
 @command.command("create")
 @click.argument("name")
-@click.option("--partitions", "-p", type=click.IntRange(min=1), help="How many.  [default: the broker's]")
-@click.option("--replication-factor", "-r", type=click.IntRange(min=1), help="Copies.  [default: the broker's]")
+@click.option("--partitions", "-p", type=COUNT, help="How many.  [default: the broker's]")
+@click.option("--replication-factor", "-r", type=REPLICATION_FACTOR, help="Copies.  [default: the broker's]")
 @click.option("--config", "-c", "configs", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @click.option("--if-not-exists", is_flag=True, help="A topic that is there already is no error.")
 @bootstrap_option
@@ -106,7 +111,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @command.command("alter")
 @click.argument("name", shell_complete=complete_topic)
-@click.option("--partitions", "-p", type=click.IntRange(min=1), help="The new number; it can only grow.")
+@click.option("--partitions", "-p", type=COUNT, help="The new number; it can only grow.")
 @click.option("--set", "-s", "sets", multiple=True, metavar="KEY=VALUE", help="Change a setting; may be repeated.")
 @click.option("--delete", "-d", "deletes", multiple=True, metavar="KEY", help="Take a setting back to its default.")
 @bootstrap_option
@@ -142,7 +147,7 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     """Delete topics with all of their messages. Asks first on a terminal."""
     with connect(bootstrap) as cluster:
         admin = Admin(cluster)
-        admin.describe_topics(names)  # a wrong name among them stops it before the first is gone
+        _check_exist(admin, names)  # a wrong name among them stops it before the first is gone
         if not yes and sys.stdin.isatty():
             question = f"Delete {', '.join(names)} and all messages in {'it' if len(names) == 1 else 'them'}?"
             if not click.confirm(question, err=True):
@@ -153,6 +158,13 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
                 click.echo(f"Deleted topic {name}.")
     if as_json:
         show_json({"deleted": list(dict.fromkeys(names))})
+
+
+def _check_exist(admin: Admin, names: Sequence[str]) -> None:
+    try:
+        admin.describe_topics(names)
+    except UnknownTopicError as error:  # without its advice to create it: that is not what is wanted here
+        raise ConfigError(f"There is no topic {error.topic!r}. Nothing was deleted.") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +225,7 @@ class _Topic:
             click.echo(f"  {config.name}={'(hidden)' if config.is_sensitive else config.value}{origin}")
         columns = ("partition", "leader", "replicas", "in sync", "earliest", "latest", "size")
         rows = [partition.as_row() for partition in self.partitions]
-        show_table(columns, rows, numbers=("partition", "leader", "earliest", "latest", "size"))
+        show_table(columns, rows, numbers=("partition", "leader", "earliest", "latest", "size"), has_head=True)
 
 
 def _describe(cluster: Cluster, admin: Admin, topics: Sequence[TopicInfo]) -> list[_Topic]:
