@@ -6,7 +6,6 @@ of that group waits for its turn. Most heartbeats write nothing and are answered
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
 import uuid
@@ -38,22 +37,23 @@ logger = logging.getLogger(__name__)
 
 OnDone = Callable[[KafkaError | None], None]
 Write = Callable[[Home, Sequence[Record], OnDone], None]
+SetTimer = Callable[[Home, ConsumerGroup], None]
 
 
 class ConsumerCoordinator:
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         clock: Clock,
         chance: random.Random,
         config: BrokerConfig,
         write: Write,
+        set_timer: SetTimer,
     ) -> None:
-        self._loop = loop
         self._clock = clock
         self._chance = chance
         self._config = config
         self._write = write
+        self._set_timer = set_timer
         self._image = Image()
         self._broker_limits = _limits(config)
         self._group_limits: dict[str, ConsumerLimits] = {}
@@ -94,7 +94,7 @@ class ConsumerCoordinator:
         check_request(request, client.version, limits)
         if not request.member_id:
             request.member_id = str(uuid.UUID(bytes=self._chance.randbytes(16), version=4))
-        self._in_turn(home, request.group_id, lambda: self._decide(home, request, client, limits, ticket))
+        self.in_turn(home, request.group_id, lambda: self._decide(home, request, client, limits, ticket))
 
     def _decide(
         self,
@@ -120,7 +120,7 @@ class ConsumerCoordinator:
                 self._on_heard(home, home.shard.consumer_groups[request.group_id], decision, limits)
             ticket(decision.response if error is None else refused(error))
 
-        self._write_now(home, request.group_id, [*before, *decision.records], on_done)
+        self.write_now(home, request.group_id, [*before, *decision.records], on_done)
 
     def _group(self, home: Home, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[Record]]:
         """The group, and what must be written before anything of it: a classic group without members becomes one."""
@@ -141,15 +141,8 @@ class ConsumerCoordinator:
 
     # Time.
 
-    def _set_timer(self, home: Home, group: ConsumerGroup) -> None:
-        group_id = group.group_id
-        home.set_timer(
-            self._loop, self._clock, group_id, group.next_deadline_s(), lambda: self._on_timer(home, group_id)
-        )
-
-    def _on_timer(self, home: Home, group_id: str) -> None:
-        home.timers.pop(group_id, None)
-        self._in_turn(home, group_id, lambda: self._remove_overdue(home, group_id))
+    def on_timer(self, home: Home, group_id: str) -> None:
+        self.in_turn(home, group_id, lambda: self._remove_overdue(home, group_id))
 
     def _remove_overdue(self, home: Home, group_id: str) -> None:
         group = home.shard.consumer_groups.get(group_id)
@@ -164,10 +157,11 @@ class ConsumerCoordinator:
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
                 logger.error("members of group %s could not be removed: %s", group_id, error.message)
+                group.postpone(late, self._now(), self._limits(group_id).session_timeout_ms)
             self._set_timer(home, group)
 
         records: list[ConsumerRecord] = depart(group, late, self._image.topics)
-        self._write_now(home, group_id, records, on_done)
+        self.write_now(home, group_id, records, on_done)
 
     # Turns.
 
@@ -182,18 +176,19 @@ class ConsumerCoordinator:
             except KafkaError as error:
                 on_done(error)
                 return
-            self._write_now(home, group_id, found, on_done)
+            self.write_now(home, group_id, found, on_done)
 
-        self._in_turn(home, group_id, act)
+        self.in_turn(home, group_id, act)
 
-    def _in_turn(self, home: Home, group_id: str, act: Callable[[], None]) -> None:
+    def in_turn(self, home: Home, group_id: str, act: Callable[[], None]) -> None:
+        """Now, or after the records of the group that are on their way."""
         waiting = home.waiting.get(group_id)
         if waiting is None:
             act()
         else:
             waiting.append(act)
 
-    def _write_now(self, home: Home, group_id: str, records: Sequence[Record], on_done: OnDone) -> None:
+    def write_now(self, home: Home, group_id: str, records: Sequence[Record], on_done: OnDone) -> None:
         """It is the group's turn; others wait until these are committed."""
         home.waiting[group_id] = deque()
 
@@ -201,7 +196,7 @@ class ConsumerCoordinator:
             waiting = home.waiting.pop(group_id)
             on_done(error)
             while waiting:
-                self._in_turn(home, group_id, waiting.popleft())
+                self.in_turn(home, group_id, waiting.popleft())
 
         self._write(home, records, on_written)
 

@@ -165,6 +165,13 @@ class ConsumerGroup:
         else:
             self._revocation_deadlines.pop(member.member_id, None)
 
+    def postpone(self, member_ids: Iterable[str], now: Now, session_timeout_ms: int) -> None:
+        """Overdue members could not be removed: the same again after another session's time."""
+        for member_id in member_ids:
+            self.keep(member_id, now, session_timeout_ms)
+            if member_id in self._revocation_deadlines:
+                self._revocation_deadlines[member_id] = now.after(session_timeout_ms)
+
     def on_loaded(self, now: Now, session_timeout_ms: int) -> None:
         """The members could not be heard while the group was not loaded: their time begins anew."""
         for member in self.members.values():

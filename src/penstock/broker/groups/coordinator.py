@@ -88,7 +88,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._group_commit = group_commit
         self._limits = _limits(config)
-        self.consumers = ConsumerCoordinator(loop, clock, chance, config, self._write)
+        self.consumers = ConsumerCoordinator(clock, chance, config, self._write, self._set_timer)
         self._homes: dict[int, Home] = {}
         self._image = Image()
         self._partition_count = 0
@@ -236,9 +236,11 @@ class GroupCoordinator:
         if not self._limits.min_session_timeout_ms <= request.session_timeout_ms <= self._limits.max_session_timeout_ms:
             ticket(refusal(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
-        consumers = home.shard.consumer_groups.get(request.group_id)
-        if consumers is not None:
-            self._join_consumers(home, consumers, request, client, ticket)
+        self.consumers.in_turn(home, request.group_id, lambda: self._join(home, request, client, ticket))
+
+    def _join(self, home: Home, request: JoinGroupRequest, client: Client, ticket: Ticket) -> None:
+        if request.group_id in home.shard.consumer_groups:
+            self._join_consumers(home, request, client, ticket)
             return
         if request.member_id and request.group_id not in home.shard.groups:
             ticket(refusal(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
@@ -249,21 +251,20 @@ class GroupCoordinator:
         join(group, request, client, new_id, ticket, self._now(), out)
         self._finish(home, group, out)
 
-    def _join_consumers(
-        self, home: Home, group: ConsumerGroup, request: JoinGroupRequest, client: Client, ticket: Ticket
-    ) -> None:
+    def _join_consumers(self, home: Home, request: JoinGroupRequest, client: Client, ticket: Ticket) -> None:
         """A consumer group without members becomes a classic one first; with members it stays what it is."""
 
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
                 ticket(refusal(error.code, request.member_id))
             else:
-                self.join(request, client, ticket)
+                self._join(home, request, client, ticket)
 
+        group = home.shard.consumer_groups[request.group_id]
         if group.members:
             ticket(refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
         else:
-            self.consumers.write_in_turn(home, group.group_id, group.tombstones, on_done)
+            self.consumers.write_now(home, group.group_id, group.tombstones(), on_done)
 
     def heartbeat_consumer(self, request: ConsumerGroupHeartbeatRequest, client: Client, ticket: Ticket) -> None:
         """KIP-848; `ticket` gets the answer, also when it is an error."""
@@ -332,7 +333,7 @@ class GroupCoordinator:
         retention_ms = self._config.get_int("offsets.retention.minutes") * MINUTE_MS
         for home in self._homes.values():
             if home.state is HomeState.ACTIVE:
-                self._write_pieces(home, home.shard.expire(retention_ms, self._clock.now_ms()))
+                self._write_pieces(home, home.shard.expire(retention_ms, self._clock.now_ms(), home.waiting))
 
     # Records, answers, timers.
 
@@ -369,12 +370,17 @@ class GroupCoordinator:
         if out.records:
             self._write(home, out.records, _log_failure)
 
-    def _set_timer(self, home: Home, group: ClassicGroup) -> None:
-        deadline_s = group.next_deadline_s()
-        home.set_timer(self._loop, self._clock, group.group_id, deadline_s, lambda: self._on_timer(home, group))
+    def _set_timer(self, home: Home, group: ClassicGroup | ConsumerGroup) -> None:
+        deadline_s, group_id = group.next_deadline_s(), group.group_id
+        home.set_timer(self._loop, self._clock, group_id, deadline_s, lambda: self._on_timer(home, group_id))
 
-    def _on_timer(self, home: Home, group: ClassicGroup) -> None:
-        home.timers.pop(group.group_id, None)
+    def _on_timer(self, home: Home, group_id: str) -> None:
+        """The group may have become one of the other kind since the timer was set, or be gone."""
+        home.timers.pop(group_id, None)
+        group = home.shard.groups.get(group_id)
+        if group is None:
+            self.consumers.on_timer(home, group_id)
+            return
         out = Outcome()
         rebalance.on_time(group, self._now(), out)
         self._finish(home, group, out)

@@ -204,8 +204,11 @@ class Shard:
         """What forgets the offsets of topics that were deleted while the shard was not loaded."""
         return [record for each in self._offsets.values() for record in each.missing_topics(known_ids)]
 
-    def expire(self, retention_ms: int, now_ms: int) -> list[Record]:
-        """What forgets the offsets whose time is over, and groups of which nothing is left."""
+    def expire(self, retention_ms: int, now_ms: int, busy: Container[str] = ()) -> list[Record]:
+        """What forgets the offsets whose time is over, and groups of which nothing is left.
+
+        Consumer groups that are `busy` have records on their way, maybe of a member that comes.
+        """
         records: list[Record] = []
         for group in self.groups.values():
             if group.state is not State.EMPTY or group.pending_members:
@@ -218,13 +221,13 @@ class Shard:
             if len(expired) == sum(len(each) for _, each in offsets):
                 records.append(GroupRecord(group.group_id, None))
         for consumers in self.consumer_groups.values():
+            if consumers.group_id in busy or consumers.members:
+                continue
             records += self._expire_consumers(consumers, retention_ms, now_ms)
         return records
 
     def _expire_consumers(self, group: ConsumerGroup, retention_ms: int, now_ms: int) -> list[Record]:
         """When it lost its last member is not known, so its offsets count from their commits, as in Kafka."""
-        if group.members:
-            return []
         offsets = self.offsets(group.group_id)
         expired = offsets.expired(NO_TIMESTAMP, retention_ms, now_ms)
         is_nothing_left = len(expired) == sum(len(each) for _, each in offsets)

@@ -82,6 +82,7 @@ class Automaton:
         first = self._add_node(node, 0)
         self._begin = self._closure((first,), is_start=True)
         self._known: dict[States, dict[str, States]] = {}
+        self._accepting: dict[States, bool] = {}
 
     # Building: from the end to the beginning, so that each state knows where it leads.
 
@@ -133,16 +134,30 @@ class Automaton:
                 states = following[char]
             if not states:
                 return False
-        return 0 in self._closure(states, is_start=not name, is_end=True)
+        return self._accepts(states, is_empty=not name)
+
+    def _accepts(self, states: States, is_empty: bool) -> bool:
+        """Whether the name may end here."""
+        accepts = None if is_empty else self._accepting.get(states)
+        if accepts is None:
+            accepts = 0 in self._closure(states, is_start=is_empty, is_end=True)
+            if not is_empty:
+                self._forget_if_many()
+                self._accepting[states] = accepts
+        return accepts
 
     def _advance(self, states: States, char: str) -> States:
         taken = [self._next[state][0] for state in states if self._ops[state] == _CHARS and char in self._chars[state]]
         self._count(len(states))
         reached = self._closure(taken)
-        if len(self._known) >= MAX_REMEMBERED_SETS:
-            self._known.clear()
+        self._forget_if_many()
         self._known.setdefault(states, {})[char] = reached
         return reached
+
+    def _forget_if_many(self) -> None:
+        if max(len(self._known), len(self._accepting)) >= MAX_REMEMBERED_SETS:
+            self._known.clear()
+            self._accepting.clear()
 
     def _closure(self, states: Iterable[int], is_start: bool = False, is_end: bool = False) -> States:
         """The states that are reached without a character. An end that is not there yet is kept for later."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.wire import api as apis
 
-NOT_SERVED: frozenset[int] = frozenset([68, 69])
+NOT_SERVED: frozenset[int] = frozenset()
 """APIs that we can encode but do not answer yet."""
 
 MODULES = {key: name for key, name in apis.MODULES.items() if key not in NOT_SERVED}

@@ -2,7 +2,8 @@
 
 A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
 itself, so that the client can ask again (KIP-511). Produce is advertised from version 0 although 3 is the lowest
-served: librdkafka before 2.11.1 compresses only then (KAFKA-18659).
+served: librdkafka before 2.11.1 compresses only then (KAFKA-18659). Feature group.version 1 says that consumer groups
+(KIP-848) are served; it is always on here.
 """
 
 from __future__ import annotations
@@ -13,11 +14,21 @@ from penstock.broker import handlers
 from penstock.broker.context import Call, Context
 from penstock.errors import ErrorCode
 from penstock.wire import api as apis
-from penstock.wire.api.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from penstock.wire.api.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from penstock.wire.header import API_VERSIONS_KEY
 
 PRODUCE_KEY = 0
 SOFTWARE_SINCE = 3
+GROUP_VERSION = "group.version"
+CONSUMER_GROUPS = 1
+FEATURES_EPOCH = 0
+"""Features do not change while the cluster lives."""
 _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -28,7 +39,13 @@ def handle(_context: Context, call: Call, request: ApiVersionsRequest | None) ->
         if not (_is_word(request.client_software_name) and _is_word(request.client_software_version)):
             return ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
         call.connection.client_software = f"{request.client_software_name} {request.client_software_version}"
-    return ApiVersionsResponse(0, [_advertised(key) for key in sorted(handlers.MODULES)])
+    return ApiVersionsResponse(
+        0,
+        [_advertised(key) for key in sorted(handlers.MODULES)],
+        supported_features=[SupportedFeatureKey(GROUP_VERSION, CONSUMER_GROUPS, CONSUMER_GROUPS)],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[FinalizedFeatureKey(GROUP_VERSION, CONSUMER_GROUPS, CONSUMER_GROUPS)],
+    )
 
 
 def _advertised(key: int) -> ApiVersion:
