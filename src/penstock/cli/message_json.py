@@ -95,7 +95,7 @@ def _check_names(fields: Collection[str], known: Collection[str], what: str) -> 
     for name in fields:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f'did you mean "{close[0]}"?' if close else f"there are {', '.join(known)}"
+            hint = f'perhaps "{close[0]}" is meant' if close else f"there are {', '.join(known)}"
             raise ValueError(f"{what} has no field {json.dumps(name)}; {hint}")
 
 
