@@ -82,15 +82,19 @@ def consume(path: Path, topic: str, config: Mapping[str, Any], number: int) -> N
 
 
 def finish(consumer: confluent_kafka.Consumer, batch: list[confluent_kafka.Message], commits_itself: bool) -> None:
-    """Commit what was read, or leave it to librdkafka; a partition that has gone is its next owner's to commit."""
-    after = {each.partition(): confluent_kafka.TopicPartition(each.topic(), each.partition(), each.offset() + 1)
-             for each in batch}  # fmt: skip
+    """Commit what was read, or leave it to librdkafka.
+
+    A partition that has gone is its next owner's to commit: no broker would refuse it from another member.
+    """
+    owned = {each.partition for each in consumer.assignment()}
+    positions = {message.partition(): message.offset() + 1 for message in batch if message.partition() in owned}
+    offsets = [confluent_kafka.TopicPartition(batch[0].topic(), *position) for position in positions.items()]
     try:
-        if commits_itself and after:
-            consumer.commit(offsets=list(after.values()), asynchronous=False)
-        elif after:
-            consumer.store_offsets(offsets=list(after.values()))
-    except confluent_kafka.KafkaException:
+        if offsets and commits_itself:
+            consumer.commit(offsets=offsets, asynchronous=False)
+        elif offsets:
+            consumer.store_offsets(offsets=offsets)
+    except confluent_kafka.KafkaException:  # a rebalance: the next owner reads it again
         pass
 
 
@@ -103,9 +107,14 @@ class Herd:
     def __init__(self, directory: Path, bootstrap: str, topic: str, options: Mapping[str, Any]) -> None:
         self.directory = directory
         directory.mkdir()
-        config = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "enable.auto.offset.store": False,
-                  "auto.commit.interval.ms": 300, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500,
-                  "log_level": 0, **options}  # fmt: skip
+        config = {
+            "bootstrap.servers": bootstrap,
+            "auto.offset.reset": "earliest",
+            "enable.auto.offset.store": False,
+            "auto.commit.interval.ms": 300,
+            "log_level": 0,
+            **options,
+        }
         arguments = [sys.executable, __file__, str(directory), topic, json.dumps(config)]
         pipe = subprocess.PIPE
         self._nursery = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True, bufsize=1)
@@ -131,7 +140,7 @@ class Herd:
         self.counts["join"] += 1
 
     def end(self, how: str, pid: int) -> None:
-        """Make one leave or die; one that is still leaving is waited for by `wait_gone`."""
+        """Make one leave or die."""
         self.alive.remove(pid)
         self.counts[how] += 1
         os.kill(pid, SIGNALS[how])
@@ -172,7 +181,7 @@ class Sender(threading.Thread):
     def __init__(self, bootstrap: str, topic: str, partitions: range) -> None:
         super().__init__()
         self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         )
         self._topic = topic
         self.acknowledged = dict.fromkeys(partitions, 0)
