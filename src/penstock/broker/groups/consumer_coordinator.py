@@ -12,8 +12,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from penstock.broker.config import BrokerConfig
+from penstock.broker.groups import mixed_group, rebalance
 from penstock.broker.groups.assignors import ASSIGNORS
 from penstock.broker.groups.consumer_group import ConsumerGroup
 from penstock.broker.groups.consumer_heartbeat import (
@@ -25,19 +27,25 @@ from penstock.broker.groups.consumer_heartbeat import (
 )
 from penstock.broker.groups.consumer_member import JOINING
 from penstock.broker.groups.consumer_records import CURRENT, ConsumerRecord
+from penstock.broker.groups.group import ClassicGroup
 from penstock.broker.groups.home import Home
-from penstock.broker.groups.outcome import Client, Now, Ticket
+from penstock.broker.groups.migration import downgrade, upgrade
+from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
 from penstock.broker.groups.records import GroupRecord, Record
 from penstock.env.clock import Clock
-from penstock.errors import KafkaError
+from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Delta, Image
 from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from penstock.wire.api.join_group import JoinGroupRequest
+from penstock.wire.api.leave_group import LeaveGroupResponse, MemberIdentity
+from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
 OnDone = Callable[[KafkaError | None], None]
 Write = Callable[[Home, Sequence[Record], OnDone], None]
 SetTimer = Callable[[Home, ConsumerGroup], None]
+OnDowngraded = Callable[[Home, GroupRecord], None]
 
 
 class ConsumerCoordinator:
@@ -48,12 +56,15 @@ class ConsumerCoordinator:
         config: BrokerConfig,
         write: Write,
         set_timer: SetTimer,
+        on_downgraded: OnDowngraded,
     ) -> None:
         self._clock = clock
         self._chance = chance
         self._config = config
         self._write = write
         self._set_timer = set_timer
+        self._on_downgraded = on_downgraded
+        self._policy = config.get_str("group.consumer.migration.policy").lower()
         self._image = Image()
         self._broker_limits = _limits(config)
         self._group_limits: dict[str, ConsumerLimits] = {}
@@ -104,7 +115,12 @@ class ConsumerCoordinator:
         limits: ConsumerLimits,
         ticket: Ticket,
     ) -> None:
+        classic = home.shard.groups.get(request.group_id)
         try:
+            if classic is not None and classic.members and request.member_epoch == JOINING:
+                again = partial(self._decide, home, request, client, limits, ticket)
+                self._upgrade(home, classic, ticket, again)
+                return
             group, before = self._group(home, request)
             decision = heartbeat(group, request, client, self._image.topics, limits, self._now())
         except KafkaError as error:
@@ -119,6 +135,8 @@ class ConsumerCoordinator:
             if error is None:
                 self._on_heard(home, home.shard.consumer_groups[request.group_id], decision, limits)
             ticket(decision.response if error is None else refused(error))
+            if error is None and not decision.is_heard:
+                self._maybe_downgrade(home, request.group_id)
 
         self.write_now(home, request.group_id, [*before, *decision.records], on_done)
 
@@ -138,6 +156,108 @@ class ConsumerCoordinator:
             group.on_heard(member_id, self._now(), limits.session_timeout_ms, has_moved)
         if decision.records:
             self._set_timer(home, group)
+
+    # Classic members, and groups that change their protocol.
+
+    def join_classic(
+        self,
+        home: Home,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        client: Client,
+        new_member_id: str,
+        ticket: Ticket,
+    ) -> None:
+        """It is the group's turn."""
+        limits = self._limits(group.group_id)
+        try:
+            decision = mixed_group.join(group, request, client, new_member_id, self._image.topics, limits, self._now())
+        except KafkaError as error:
+            ticket(mixed_group.refusal(error.code, request.member_id))
+            return
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is None and decision.member_id is not None:
+                group.keep(decision.member_id, self._now(), request.session_timeout_ms)
+                group.expect_revocation(group.members[decision.member_id], self._now())
+                self._set_timer(home, group)
+            answer = decision.response
+            ticket(answer if error is None else mixed_group.refusal(error.code, request.member_id))
+
+        if decision.records:
+            self.write_now(home, group.group_id, decision.records, on_done)
+        else:
+            on_done(None)
+
+    def sync_classic(self, home: Home, request: SyncGroupRequest) -> SyncGroupResponse:
+        group = home.shard.consumer_groups[request.group_id]
+        try:
+            return mixed_group.sync(group, request, self._image.topics_by_id)
+        except KafkaError as error:
+            return SyncGroupResponse(error_code=error.code)
+
+    def heartbeat_classic(
+        self, home: Home, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        group = home.shard.consumer_groups[group_id]
+        code = mixed_group.heartbeat(group, member_id, instance_id, generation, self._now())
+        if code is not ErrorCode.NONE:
+            self._set_timer(home, group)
+        return code
+
+    def leave_classic(self, home: Home, group_id: str, leaving: list[MemberIdentity]) -> LeaveGroupResponse:
+        group = home.shard.consumer_groups[group_id]
+        response, member_ids = mixed_group.leave(group, leaving)
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is not None:
+                logger.error("members of group %s could not leave: %s", group_id, error.message)
+            self._maybe_downgrade(home, group_id)
+
+        def act() -> None:
+            still = [member_id for member_id in member_ids if member_id in group.members]
+            if still:
+                self.write_now(home, group_id, depart(group, still, self._image.topics), on_done)
+
+        self.in_turn(home, group_id, act)
+        return response
+
+    def _upgrade(self, home: Home, classic: ClassicGroup, ticket: Ticket, again: Callable[[], None]) -> None:
+        """A classic group with members becomes a consumer group, and then the request is decided."""
+        if self._policy not in ("upgrade", "bidirectional"):
+            why = f"Group {classic.group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        records = upgrade(classic, self._image.topics, self._now())
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is not None:
+                ticket(refused(error))
+                return
+            out = Outcome()
+            for member in tuple(classic.members.values()):
+                rebalance.dismiss(classic, member, ErrorCode.REBALANCE_IN_PROGRESS, out)
+            for waiting, answer in out.answers:
+                waiting(answer)
+            group = home.shard.consumer_groups[classic.group_id]
+            group.on_loaded(self._now(), self._limits(classic.group_id).session_timeout_ms)
+            self._set_timer(home, group)
+            again()
+
+        self.write_now(home, classic.group_id, records, on_done)
+
+    def _maybe_downgrade(self, home: Home, group_id: str) -> None:
+        group = home.shard.consumer_groups.get(group_id)
+        if group is None or self._policy not in ("downgrade", "bidirectional"):
+            return
+        record = downgrade(group, self._image.topics_by_id, self._now())
+        if record is None:
+            return
+
+        def on_done(error: KafkaError | None) -> None:
+            if error is None:
+                self._on_downgraded(home, record)
+
+        self.write_now(home, group_id, [*group.tombstones(), record], on_done)
 
     # Time.
 
@@ -159,6 +279,7 @@ class ConsumerCoordinator:
                 logger.error("members of group %s could not be removed: %s", group_id, error.message)
                 group.postpone(late, self._now(), self._limits(group_id).session_timeout_ms)
             self._set_timer(home, group)
+            self._maybe_downgrade(home, group_id)
 
         records: list[ConsumerRecord] = depart(group, late, self._image.topics)
         self.write_now(home, group_id, records, on_done)

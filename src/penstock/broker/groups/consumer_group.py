@@ -45,8 +45,8 @@ from penstock.wire.api.list_groups import ListedGroup
 
 OFFSET_VERSION = 9
 """Of OffsetCommit, the first whose clients know member epochs."""
-CONSUMER_MEMBER = 1
-"""A member that speaks this protocol, as clients are told."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Which protocol a member speaks, as clients are told."""
 
 
 class ConsumerState(Enum):
@@ -165,6 +165,10 @@ class ConsumerGroup:
         else:
             self._revocation_deadlines.pop(member.member_id, None)
 
+    def expect_join(self, member: ConsumerMember, now: Now) -> None:
+        """A classic member was told to join again: from the first time on it has its rebalance timeout to do so."""
+        self._revocation_deadlines.setdefault(member.member_id, now.after(member.rebalance_timeout_ms))
+
     def postpone(self, member_ids: Iterable[str], now: Now, session_timeout_ms: int) -> None:
         """Overdue members could not be removed: the same again after another session's time."""
         for member_id in member_ids:
@@ -175,7 +179,7 @@ class ConsumerGroup:
     def on_loaded(self, now: Now, session_timeout_ms: int) -> None:
         """The members could not be heard while the group was not loaded: their time begins anew."""
         for member in self.members.values():
-            self.keep(member.member_id, now, session_timeout_ms)
+            self.keep(member.member_id, now, member.session_timeout_ms(session_timeout_ms))
             self.expect_revocation(member, now)
 
     def next_deadline_s(self) -> float:
@@ -207,6 +211,11 @@ class ConsumerGroup:
         KIP-1251: a member that has not heard of its new epoch yet may still commit what it has had since before.
         """
         if epoch < 0 and not self.members:
+            return
+        classic = self.members.get(member_id)
+        if classic is not None and classic.classic is not None:
+            if epoch != classic.epoch:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             return
         if version < OFFSET_VERSION and epoch >= 0:
             raise KafkaError(
@@ -267,7 +276,7 @@ class ConsumerGroup:
                 member.topic_regex,
                 _described(member.assigned, topics_by_id),
                 _described(self.targets.get(member.member_id, ()), topics_by_id),
-                CONSUMER_MEMBER,
+                CLASSIC_MEMBER if member.classic is not None else CONSUMER_MEMBER,
             )
             members.append(shown)
         return describe.DescribedGroup(

@@ -121,14 +121,13 @@ def heartbeat(
         return _leave(group, request, topics)
     owned = _owned(request)
     before, replaced_id = _speaker(group, request, owned, limits)
-    draft = _Draft(group, before.told(request, client), replaced_id, topics, limits, now)
-    draft.follow_topics()
-    draft.make_target()
-    after = draft.reconcile(owned)
+    after, records = advance(group, before.told(request, client), replaced_id, owned, topics, limits, now)
     known = group.members.get(after.member_id)
     is_full = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = is_full and owned is not None and request.rebalance_timeout_ms != UNCHANGED
     has_missed = known is None or known.epoch != request.member_epoch
+    # One that has what it was told to give up may not have heard of it.
+    has_missed = has_missed or (owned is not None and any(part not in after.assigned for part in owned))
     has_changed = known is None or known.assigned.keys() != after.assigned.keys()
     response = ConsumerGroupHeartbeatResponse(
         member_id=after.member_id,
@@ -136,7 +135,24 @@ def heartbeat(
         heartbeat_interval_ms=limits.heartbeat_interval_ms,
         assignment=_assignment(after) if is_full or has_missed or has_changed else None,
     )
-    return Decision(response, draft.records)
+    return Decision(response, records)
+
+
+def advance(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    replaced_id: str | None,
+    owned: Collection[TopicIdPartition] | None,
+    topics: Topics,
+    limits: ConsumerLimits,
+    now: Now,
+) -> tuple[ConsumerMember, list[ConsumerRecord]]:
+    """The member after its next step, and what to write. `member` is as it was, with what it says of itself now."""
+    draft = _Draft(group, member, replaced_id, topics, limits, now)
+    draft.follow_topics()
+    draft.make_target()
+    after = draft.reconcile(owned)
+    return after, draft.records
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Collection[TopicIdPartition] | None:
@@ -175,7 +191,8 @@ def _joining(
     known_id = group.static_members.get(request.instance_id) if request.instance_id is not None else None
     if known_id is not None:
         known = group.members[known_id]
-        if known_id != request.member_id and known.epoch != LEAVING_FOR_NOW:
+        is_left = known.epoch == LEAVING_FOR_NOW or known.classic is not None
+        if known_id != request.member_id and not is_left:
             raise KafkaError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"Static member {request.member_id} with instance id {request.instance_id} cannot join the group "

@@ -22,6 +22,7 @@ from penstock.broker.groups.consumer_records import (
 from penstock.broker.groups.outcome import Client
 from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.coordinator.consumer_group import (
+    ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,
 )
@@ -56,6 +57,8 @@ class ConsumerMember:
     topic_regex: str | None = None
     rebalance_timeout_ms: int = UNCHANGED
     server_assignor: str | None = None
+    classic: ClassicMemberMetadata | None = None
+    """What it joined with, if it speaks the classic protocol (see `mixed_group`)."""
     epoch: int = JOINING
     previous_epoch: int = NO_EPOCH
     state: MemberState = MemberState.STABLE
@@ -64,7 +67,8 @@ class ConsumerMember:
 
     def told(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> ConsumerMember:
         """As it is after what it says now; what it does not say stays. This very object if nothing changed."""
-        if _says_nothing(request) and (client.client_id, client.host) == (self.client_id, self.client_host):
+        is_as_before = (client.client_id, client.host, None) == (self.client_id, self.client_host, self.classic)
+        if is_as_before and _says_nothing(request):
             return self
         names, regex, timeout_ms = self.topic_names, self.topic_regex, self.rebalance_timeout_ms
         if request.subscribed_topic_names is not None:
@@ -83,6 +87,7 @@ class ConsumerMember:
             topic_regex=regex,
             rebalance_timeout_ms=timeout_ms,
             server_assignor=_newer(request.server_assignor, self.server_assignor),
+            classic=None,
         )
         return self if said == self else said
 
@@ -111,6 +116,10 @@ class ConsumerMember:
     def has_same_subscription(self, other: ConsumerMember) -> bool:
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
+    def session_timeout_ms(self, default: int) -> int:
+        """A classic member has its own; the group's is the others'."""
+        return default if self.classic is None else self.classic.session_timeout_ms
+
     def holds(self) -> set[TopicIdPartition]:
         """What nobody else may get."""
         return {*self.assigned, *self.pending_revocation}
@@ -127,6 +136,7 @@ class ConsumerMember:
             self.topic_regex,
             self.rebalance_timeout_ms,
             self.server_assignor,
+            self.classic,
         )
         return ConsumerRecord(MEMBER, group_id, self.member_id, value)
 
@@ -151,6 +161,7 @@ class ConsumerMember:
             topic_regex=value.subscribed_topic_regex or None,
             rebalance_timeout_ms=value.rebalance_timeout_ms,
             server_assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
         )
 
     def with_current(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
@@ -174,6 +185,7 @@ class ConsumerMember:
             self.topic_regex,
             self.rebalance_timeout_ms,
             self.server_assignor,
+            self.classic,
         )
 
     def current_of(self) -> tuple[int, int, int, Mapping[TopicIdPartition, int], Mapping[TopicIdPartition, int]]:

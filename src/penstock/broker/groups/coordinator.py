@@ -30,7 +30,7 @@ from penstock.broker.groups.home import Home, HomeState, partition_for
 from penstock.broker.groups.join import join, refusal
 from penstock.broker.groups.leave import leave
 from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
-from penstock.broker.groups.records import OffsetRecord, Record, decode, encode
+from penstock.broker.groups.records import GroupRecord, OffsetRecord, Record, decode, encode
 from penstock.broker.groups.shard import Shard
 from penstock.broker.groups.sync import sync
 from penstock.broker.replicas.group_commit import GroupCommit
@@ -88,7 +88,7 @@ class GroupCoordinator:
         self._replicas = replicas
         self._group_commit = group_commit
         self._limits = _limits(config)
-        self.consumers = ConsumerCoordinator(clock, chance, config, self._write, self._set_timer)
+        self.consumers = ConsumerCoordinator(clock, chance, config, self._write, self._set_timer, self._on_downgraded)
         self._homes: dict[int, Home] = {}
         self._image = Image()
         self._partition_count = 0
@@ -252,7 +252,7 @@ class GroupCoordinator:
         self._finish(home, group, out)
 
     def _join_consumers(self, home: Home, request: JoinGroupRequest, client: Client, ticket: Ticket) -> None:
-        """A consumer group without members becomes a classic one first; with members it stays what it is."""
+        """A consumer group without members becomes a classic one first; one with members takes a classic one in."""
 
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
@@ -262,9 +262,18 @@ class GroupCoordinator:
 
         group = home.shard.consumer_groups[request.group_id]
         if group.members:
-            ticket(refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+            new_id = "" if request.member_id else self._new_member_id(request.group_instance_id or client.client_id)
+            self.consumers.join_classic(home, group, request, client, new_id, ticket)
         else:
             self.consumers.write_now(home, group.group_id, group.tombstones(), on_done)
+
+    def _on_downgraded(self, home: Home, record: GroupRecord) -> None:
+        """A consumer group has become this classic group, whose members now rebalance by themselves."""
+        group, now, out = home.shard.adopt(record), self._now(), Outcome()
+        for member in group.members.values():
+            member.keep(now)
+        rebalance.prepare(group, "its last member of the consumer protocol is gone", now, out)
+        self._finish(home, group, out)
 
     def heartbeat_consumer(self, request: ConsumerGroupHeartbeatRequest, client: Client, ticket: Ticket) -> None:
         """KIP-848; `ticket` gets the answer, also when it is an error."""
@@ -272,6 +281,9 @@ class GroupCoordinator:
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket) -> None:
         home = self._home(request.group_id)
+        if request.group_id in home.shard.consumer_groups:
+            ticket(self.consumers.sync_classic(home, request))
+            return
         group = home.shard.groups.get(request.group_id)
         if group is None:
             ticket(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
@@ -281,11 +293,16 @@ class GroupCoordinator:
         self._finish(home, group, out)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        group = self._home(group_id).shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        home = self._home(group_id)
+        if group_id in home.shard.consumer_groups:
+            return self.consumers.heartbeat_classic(home, group_id, member_id, instance_id, generation)
+        group = home.shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return group.heartbeat(member_id, instance_id, generation, self._now())
 
     def leave(self, group_id: str, leaving: list[MemberIdentity]) -> LeaveGroupResponse:
         home = self._home(group_id)
+        if group_id in home.shard.consumer_groups:
+            return self.consumers.leave_classic(home, group_id, leaving)
         group = home.shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         out = Outcome()
         response = leave(group, leaving, self._now(), out)

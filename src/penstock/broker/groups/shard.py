@@ -112,6 +112,11 @@ class Shard:
         if group is not None:
             group.state = State.DEAD
 
+    def adopt(self, record: GroupRecord) -> ClassicGroup:
+        """A consumer group became this classic one."""
+        group = self.groups[record.group_id] = ClassicGroup.loaded(record, self._limits)
+        return group
+
     # Groups.
 
     def all_groups(self) -> Iterator[ClassicGroup | ConsumerGroup]:

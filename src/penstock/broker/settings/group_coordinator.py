@@ -22,7 +22,7 @@ GROUP_COORDINATOR_SETTINGS = (
             doc="The largest consumer.session.timeout.ms that a group may set, in milliseconds."),
     Setting("group.consumer.max.size", INT, INT_MAX, check=AtLeast(1), implemented=True,
             doc="The most members that a consumer group may have."),
-    Setting("group.consumer.migration.policy", STRING, "bidirectional",
+    Setting("group.consumer.migration.policy", STRING, "bidirectional", implemented=True,
             check=OneOf(("disabled", "downgrade", "upgrade", "bidirectional"), any_case=True),
             doc="Whether classic groups may become consumer groups and back: disabled, downgrade, upgrade or "
                 "bidirectional."),
