@@ -324,3 +324,17 @@ def test_a_request_for_several_that_is_cut_or_altered_anywhere_is_never_taken_fo
         assert [each.index for _, each in told] == [1, 0]
 
     in_broker_with_two_topics(tmp_path, scenario)
+
+
+def test_topics_without_partitions_are_answered_and_not_remembered(tmp_path):
+    def scenario(broker):
+        topics = [TopicProduceData("unknown"), TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])]
+        body = encode(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 9)
+        known = connection()
+        for number in range(3):
+            frame = bytearray(struct.pack(">hhih", 0, 9, 7, 2) + b"me\0" + body)
+            _, told = answers(broker, known, 9, frame)
+            assert [(name, each.base_offset) for name, each in told] == [("t", number)]
+        assert not known.memory._memos
+
+    in_broker(tmp_path, scenario)

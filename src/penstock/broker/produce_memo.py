@@ -120,7 +120,7 @@ def learnable_partitions(
         return None
     partitions = []
     for topic, answered in zip(request.topic_data, response.responses, strict=True):
-        if any(answer.error_code for answer in answered.partition_responses):
+        if not topic.partition_data or any(answer.error_code for answer in answered.partition_responses):
             return None
         found = replicas.by_id[topic.topic_id] if version >= TOPIC_IDS_SINCE else replicas.by_name[topic.name]
         partitions += [found[data.index] for data in topic.partition_data]
