@@ -204,7 +204,7 @@ class Broker:
         )
 
     def _given_or_system(self, name: str) -> int:
-        """A socket buffer's size where the user gave one; the system tunes it better than Kafka's default does."""
+        """A socket buffer's size where the user gave one; else the system tunes it."""
         return NOT_GIVEN if self.config.source(name) is Source.DEFAULT_CONFIG else self.config.get_int(name)
 
     async def wait_lost(self) -> Never:
