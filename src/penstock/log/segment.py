@@ -345,15 +345,12 @@ class Segment:
         return position
 
     def _is_batch_at(self, position: int, last_offset: int) -> bool:
-        return self._batch_at(position, last_offset) is not None
-
-    def _batch_at(self, position: int, last_offset: int) -> BatchHeader | None:
-        """The batch that an entry of the offset index names, if the entry is true."""
+        """Whether an entry of the offset index is true: a batch with this last offset begins there."""
         data = self.file.pread(HEADER_SIZE, position) if 0 < position < self.size else b""
         if len(data) < HEADER_SIZE:
-            return None
+            return False
         header = BatchHeader._make(HEADER.unpack(data))
-        return header if header.magic == MAGIC and header.last_offset == last_offset else None
+        return header.magic == MAGIC and header.last_offset == last_offset
 
     def _checked_time_entry(self, entry: tuple[int, int]) -> tuple[int, int]:
         """The entry of the time index, if the batch it names brought that timestamp; else what the log itself says."""
@@ -390,17 +387,9 @@ class Segment:
         return Boundary(self.size, self.end_offset)
 
     def end_before_position(self, start: int, limit: int) -> Boundary:
-        """A boundary at or before the position `limit`, not before `start`.
-
-        The index knows one near enough; only where it knows none behind `start` the batches are walked, for the last.
-        """
-        entry_offset, known = self.offset_index.boundary_at_or_before(limit)
-        if known > start:
-            header = self._batch_at(known, entry_offset)
-            if header is not None:
-                return Boundary(known, header.base_offset)
-            self.rebuild_indexes()
-        for position, header in self.batches(start):
+        """The last boundary at or before the position `limit`, not before `start`."""
+        known = self._hint_before(limit)
+        for position, header in self.batches(max(start, known)):
             if position + header.size_bytes > limit:
                 return Boundary(position, header.base_offset)
         return Boundary(self.size, self.end_offset)
