@@ -111,9 +111,7 @@ def _run(main: Coroutine[Any, Any, None]) -> None:
 
         factory = uvloop.new_event_loop
     except ImportError:
-        logging.getLogger(__name__).warning(
-            "uvloop is not installed; plain asyncio serves too, but more slowly"
-        )
+        logging.getLogger(__name__).warning("uvloop is not installed; plain asyncio serves too, but more slowly")
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
 
