@@ -63,9 +63,12 @@ def consume(path: Path, topic: str, config: Mapping[str, Any], number: int) -> N
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     commits_itself = number % 2 == 0
     consumer = confluent_kafka.Consumer({**config, "enable.auto.commit": not commits_itself})
+    unfinished: dict[int, int] = {}
 
     def tell(sign: str, partitions: list[confluent_kafka.TopicPartition]) -> None:
         os.write(out, (" ".join([sign, *(str(each.partition) for each in partitions)]) + "\n").encode())
+        for each in partitions:
+            unfinished.pop(each.partition, None)  # its next owner's to commit: no broker would refuse it from another
 
     consumer.subscribe(
         [topic],
@@ -77,25 +80,27 @@ def consume(path: Path, topic: str, config: Mapping[str, Any], number: int) -> N
         batch = [message for message in consumer.consume(BATCH_SIZE, 0.2) if message.error() is None]
         lines = [b"%d %d %s\n" % (each.partition(), each.offset(), each.value()) for each in batch]
         os.write(out, b"".join(lines))
-        finish(consumer, batch, commits_itself)
+        owned = {each.partition for each in consumer.assignment()}
+        unfinished.update((each.partition(), each.offset() + 1) for each in batch if each.partition() in owned)
+        finish(consumer, topic, unfinished, commits_itself)
     consumer.close()
 
 
-def finish(consumer: confluent_kafka.Consumer, batch: list[confluent_kafka.Message], commits_itself: bool) -> None:
+def finish(consumer: confluent_kafka.Consumer, topic: str, unfinished: dict[int, int], commits_itself: bool) -> None:
     """Commit what was read, or leave it to librdkafka.
 
-    A partition that has gone is its next owner's to commit: no broker would refuse it from another member.
+    What a rebalance refuses stays unfinished: a cooperative member keeps its partitions, and nobody else would commit
+    the last messages of a partition that gets no more.
     """
-    owned = {each.partition for each in consumer.assignment()}
-    positions = {message.partition(): message.offset() + 1 for message in batch if message.partition() in owned}
-    offsets = [confluent_kafka.TopicPartition(batch[0].topic(), *position) for position in positions.items()]
+    offsets = [confluent_kafka.TopicPartition(topic, *position) for position in unfinished.items()]
     try:
         if offsets and commits_itself:
             consumer.commit(offsets=offsets, asynchronous=False)
         elif offsets:
             consumer.store_offsets(offsets=offsets)
-    except confluent_kafka.KafkaException:  # a rebalance: the next owner reads it again
-        pass
+    except confluent_kafka.KafkaException:
+        return
+    unfinished.clear()
 
 
 # The storm

@@ -122,7 +122,9 @@ def wait_committed(broker: PenstockProcess, written: dict[int, int]) -> None:
             committed = {where.partition: offset for where, offset in Groups(cluster).committed(GROUP).items()}
             if committed == written:
                 return
-            assert time.monotonic() < begun + CALM_SECONDS, f"committed {committed} of {written}"
+            if time.monotonic() > begun + CALM_SECONDS:
+                behind = sorted(committed.items() - written.items())
+                pytest.fail(f"committed only {behind} of {written}; {Groups(cluster).describe([GROUP])[0]}")
             time.sleep(0.1)
 
 
