@@ -307,4 +307,8 @@ def _template(response: ProduceResponse, version: int, is_flexible: bool) -> tup
     for answer, offset in zip(answers, offsets, strict=True):
         answer.base_offset = offset
     _LENGTH.pack_into(out, 0, len(out) - 4)
-    return bytes(out), [out.index((_MARK + number).to_bytes(8, "big")) for number in range(len(answers))]
+    places, place = [], 0
+    for number in range(len(answers)):
+        place = out.index((_MARK + number).to_bytes(8, "big"), place)
+        places.append(place)
+    return bytes(out), places
