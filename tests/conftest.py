@@ -24,7 +24,9 @@ import pytest
 import oracle
 import raw
 from brokers import Broker, PenstockProcess
+from changes import check_created
 from clients import DRIVERS, Driver
+from members import find_every_coordinator
 
 SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
 SESSION_PREFIX = "penstock-session-"
@@ -86,6 +88,7 @@ def kafka() -> RunningKafka:
         if not started.exists():
             node = oracle.KafkaNode(session / "kafka")
             node.start()
+            find_every_coordinator(node.bootstrap)
             started.write_text(json.dumps(asdict(RunningKafka(node.bootstrap, str(node.directory), node.pid))))
     return RunningKafka(**json.loads(started.read_text()))
 
@@ -130,7 +133,7 @@ def new_topic(broker: Broker) -> Callable[..., str]:
         created = f"t-{uuid.uuid4().hex[:12]}"
         with raw.Connection(broker.bootstrap) as opened:
             raw.create_topic(opened, created, partitions, **configs)
-            raw.wait_for_topic(opened, created, partitions)
+            check_created(broker, opened, created, partitions)
         return created
 
     return create

@@ -21,6 +21,8 @@ REBALANCE_TIMEOUT_MS = 60_000
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5
 """The newest version of each API."""
 READY_TIMEOUT_SECONDS = 30.0
+OFFSETS_PARTITIONS = 50
+"""How many `__consumer_offsets` has on either broker."""
 
 
 def subscription(*topics: str) -> bytes:
@@ -136,6 +138,22 @@ def find_coordinator(connection: raw.Connection, group: str) -> None:
         return bool(found.error_code == described.error_code == 0)
 
     wait_until(is_ready, READY_TIMEOUT_SECONDS)
+
+
+def find_every_coordinator(bootstrap: str) -> None:
+    """Return when any group can be used: every partition of `__consumer_offsets` is there and loaded.
+
+    A name of one character has its code point as hash, so fifty in a row are one for each of the fifty partitions.
+    """
+    groups = [chr(ord("0") + number) for number in range(OFFSETS_PARTITIONS)]
+    with raw.Connection(bootstrap) as connection:
+        find_coordinator(connection, groups[0])
+
+        def are_ready() -> bool:
+            described = connection.call("DescribeGroups", 5, groups=groups).groups
+            return {each.error_code for each in described} == {0}
+
+        wait_until(are_ready)
 
 
 def state(member: Member) -> str:

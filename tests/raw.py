@@ -245,21 +245,9 @@ def create_topic(connection: Connection, name: str, partitions: int = 1, **confi
     return response.topics[0]
 
 
-def wait_for_topic(connection: Connection, name: str, partitions: int = 1) -> None:
-    """Return when every partition has a leader that serves it. Kafka answers CreateTopics a moment before that."""
-    asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
-    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
-    while True:
-        response = connection.call("ListOffsets", 6, replica_id=-1, topics=[{"name": name, "partitions": asked}])
-        codes = {partition.error_code for partition in response.topics[0].partitions}
-        if codes == {0}:
-            return
-        assert time.monotonic() < deadline, f"{name} was not served in time: {codes}"
-        time.sleep(0.01)
-
-
 def topic_id(connection: Connection, name: str) -> uuid.UUID:
-    response = connection.call("Metadata", 12, topics=[{"name": name, "topic_id": NO_TOPIC_ID}])
+    asked = [{"name": name, "topic_id": NO_TOPIC_ID}]
+    response = connection.call("Metadata", 12, topics=asked, allow_auto_topic_creation=False)
     found: uuid.UUID = response.topics[0].topic_id
     return found
 

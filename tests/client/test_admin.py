@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
 
 from brokers import Broker
+from changes import check_seen
 from penstock.client.admin import Admin, Config, ConfigSource
 from penstock.client.cluster import Cluster, UnknownTopicError
 from penstock.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NO_OFFSET, list_offsets
@@ -22,17 +22,9 @@ def code_of(call: Callable[[], object]) -> ErrorCode:
     return caught.value.code
 
 
-def own_settings(admin: Admin, topic: str, expected: dict[str, str]) -> dict[str, str | None]:
-    """The topic's own settings; Kafka takes a moment until what was changed can be read."""
-
-    def read() -> dict[str, str | None]:
-        configs: list[Config] = admin.describe_configs([topic])[topic]
-        return {c.name: c.value for c in configs if c.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
-
-    deadline = time.monotonic() + 30
-    while read() != expected and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return read()
+def own_settings(admin: Admin, topic: str) -> dict[str, str | None]:
+    configs: list[Config] = admin.describe_configs([topic])[topic]
+    return {c.name: c.value for c in configs if c.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
 
 
 def test_a_topic_lives_from_its_creation_to_its_deletion(broker: Broker, name: str) -> None:
@@ -41,9 +33,9 @@ def test_a_topic_lives_from_its_creation_to_its_deletion(broker: Broker, name: s
         info = admin.create_topic(name, partitions=3, configs={"retention.ms": "60000"})
         assert [partition.partition for partition in info.partitions] == [0, 1, 2]
         assert name in [topic.name for topic in admin.list_topics()]
-        assert own_settings(admin, name, {"retention.ms": "60000"}) == {"retention.ms": "60000"}
+        check_seen(broker, lambda: own_settings(admin, name), {"retention.ms": "60000"})
         admin.alter_configs(name, {"retention.ms": None, "segment.ms": "100000"})
-        assert own_settings(admin, name, {"segment.ms": "100000"}) == {"segment.ms": "100000"}
+        check_seen(broker, lambda: own_settings(admin, name), {"segment.ms": "100000"})
         admin.create_partitions(name, 5)
         assert len(admin.describe_topics([name])[0].partitions) == 5
         admin.delete_topic(name)

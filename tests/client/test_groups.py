@@ -10,6 +10,7 @@ import pytest
 import penstock as library
 from brokers import Broker
 from capabilities import needs_consumer_protocol
+from changes import check_seen
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.groups import ActiveGroupError, Groups, UnknownGroupError
@@ -28,7 +29,7 @@ def group() -> str:
 
 
 def test_offsets_that_are_set_are_told_and_a_deleted_topic_is_not(
-    cluster: Cluster, new_topic: Callable[..., str], group: str
+    broker: Broker, cluster: Cluster, new_topic: Callable[..., str], group: str
 ) -> None:
     kept, deleted = new_topic(partitions=2), new_topic()
     offsets = {TopicPartition(kept, 0): 7, TopicPartition(kept, 1): 0, TopicPartition(deleted, 0): 3}
@@ -36,7 +37,7 @@ def test_offsets_that_are_set_are_told_and_a_deleted_topic_is_not(
     groups.commit(group, offsets)
     assert groups.committed(group) == offsets
     Admin(cluster).delete_topic(deleted)
-    assert groups.committed(group) == {TopicPartition(kept, 0): 7, TopicPartition(kept, 1): 0}
+    check_seen(broker, lambda: groups.committed(group), {TopicPartition(kept, 0): 7, TopicPartition(kept, 1): 0})
 
 
 def test_groups_are_described_in_the_order_asked_for(cluster: Cluster, topic: str, group: str) -> None:

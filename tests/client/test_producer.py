@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import raw
 from brokers import Broker, PenstockProcess
+from changes import check_deleted
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.fetcher import Fetcher, records_of
@@ -100,8 +102,9 @@ def test_a_topic_that_is_deleted_meanwhile_fails_its_messages_only(
     with Cluster(broker.bootstrap) as cluster, Producer(cluster, on_delivery=deliveries.append) as producer:
         producer.send(kept, b"v")
         producer.send(gone, b"v")
-        with Cluster(broker.bootstrap) as other:
+        with Cluster(broker.bootstrap) as other, raw.Connection(broker.bootstrap) as connection:
             Admin(other).delete_topic(gone)
+            check_deleted(broker, connection, gone)
     assert {delivery.where.topic: delivery.error is None for delivery in deliveries} == {kept: True, gone: False}
 
 

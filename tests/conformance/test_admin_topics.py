@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +13,7 @@ from kio.schema.errors import ErrorCode as Code
 
 import raw
 from brokers import Broker
+from changes import check_created, check_seen
 from clients import Confluent, Record
 
 THIS_BROKER = "the broker's own id"
@@ -38,12 +38,12 @@ def assignments(connection: raw.Connection, replicas: list[list[Any]]) -> list[l
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates(connection: raw.Connection, name: str, version: int) -> None:
+def test_every_version_creates(broker: Broker, connection: raw.Connection, name: str, version: int) -> None:
     created = create(connection, version, name=name, num_partitions=3)
     assert (created.name, created.error_code, created.error_message) == (name, 0, None)
     if version >= 5:
         assert (created.num_partitions, created.replication_factor, len(created.configs)) == (3, 1, 33)
-    raw.wait_for_topic(connection, name, 3)
+    check_created(broker, connection, name, 3)
     if version >= 7:
         assert created.topic_id == raw.topic_id(connection, name)
     assert [partition.partition_index for partition in metadata(connection, name).partitions] == [0, 1, 2]
@@ -200,9 +200,9 @@ def test_a_topic_created_again_is_another_topic(broker: Broker, connection: raw.
     connection.call("DeleteTopics", 5, topic_names=[topic], timeout_ms=30_000)
     created = raw.create_topic(connection, topic)
     assert created.topic_id != before
-    while raw.topic_id(connection, topic) == before:
-        time.sleep(0.01)
-    raw.wait_for_topic(connection, topic)
+    check_seen(broker, lambda: raw.topic_id(connection, topic), created.topic_id)
+    check_created(broker, connection, topic)
+    check_seen(broker, lambda: raw.fetch(connection, topic).high_watermark, 0)
     assert Confluent().produce(broker.bootstrap, topic, [Record(b"new")]) == [0]
     assert raw.values(raw.fetch(connection, topic).records) == [b"new"]
 
@@ -218,10 +218,10 @@ def grow(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_can_be_added(connection: raw.Connection, topic: str, version: int) -> None:
+def test_partitions_can_be_added(broker: Broker, connection: raw.Connection, topic: str, version: int) -> None:
     raw.produce(connection, topic, raw.batch([b"kept"]))
     assert grow(connection, topic, 3, version=version, validate_only=False) == Code.none
-    raw.wait_for_topic(connection, topic, 3)
+    check_created(broker, connection, topic, 3)
     assert len(metadata(connection, topic).partitions) == 3
     assert raw.values(raw.fetch(connection, topic).records) == [b"kept"]
     assert raw.produce(connection, topic, raw.batch([b"new"]), partition=2).base_offset == 0
@@ -307,8 +307,8 @@ def test_confluents_admin_client(broker: Broker, name: str) -> None:
     asked = [confluent_kafka.TopicPartition(name, 0, 3)]
     (deleted,) = admin.delete_records(asked).values()
     assert deleted.result(30).low_watermark == 3
-    described = admin.describe_topics(confluent_kafka.TopicCollection([name]))[name].result(30)
-    assert len(described.partitions) == 4
+    named = confluent_kafka.TopicCollection([name])
+    check_seen(broker, lambda: len(admin.describe_topics(named)[name].result(30).partitions), 4)
     admin.delete_topics([name])[name].result(30)
 
 
@@ -317,6 +317,6 @@ def test_kafka_pythons_admin_client(broker: Broker, name: str) -> None:
     admin.create_topics([kafka.admin.NewTopic(name, 2, 1)])
     with pytest.raises(kafka.errors.TopicAlreadyExistsError):
         admin.create_topics([kafka.admin.NewTopic(name, 2, 1)])
-    assert name in admin.list_topics()
+    check_seen(broker, lambda: name in admin.list_topics(), True)
     admin.delete_topics([name])
     admin.close()

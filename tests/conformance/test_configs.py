@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from kio.schema.errors import ErrorCode as Code
 
 import raw
 from brokers import Broker
+from changes import check_seen
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -26,15 +26,21 @@ def describe(connection: raw.Connection, kind: int, name: str, keys: list[str] |
     return connection.call("DescribeConfigs", fields.pop("version", 4), resources=asked, **fields).results[0]
 
 
-def expect(connection: raw.Connection, topic: str, key: str, value: str, source: int) -> None:
-    """A topic's setting, and where it comes from. Kafka may answer a change a moment before it shows it."""
-    deadline = time.monotonic() + 10
-    while True:
-        (entry,) = describe(connection, TOPIC, topic, [key]).configs
-        if (entry.value, entry.config_source) == (value, source):
-            return
-        assert time.monotonic() < deadline, (key, entry.value, entry.config_source)
-        time.sleep(0.01)
+Expect = Callable[[str, str, str, int], None]
+
+
+@pytest.fixture
+def expect(broker: Broker, connection: raw.Connection) -> Expect:
+    """Checks a topic's setting after a change, and where it comes from."""
+
+    def check(topic: str, key: str, value: str, source: int) -> None:
+        def read() -> tuple[str | None, int]:
+            (entry,) = describe(connection, TOPIC, topic, [key]).configs
+            return entry.value, entry.config_source
+
+        check_seen(broker, read, (value, source))
+
+    return check
 
 
 def alter(
@@ -147,12 +153,12 @@ def test_a_broker_is_described(connection: raw.Connection) -> None:
     assert found["node.id"] == (node_id(connection), True)
 
 
-def test_settings_given_at_creation(connection: raw.Connection, new_topic: Callable[..., str]) -> None:
+def test_settings_given_at_creation(expect: Expect, new_topic: Callable[..., str]) -> None:
     topic = new_topic(retention_ms="5000", cleanup_policy="compact,delete", segment_bytes=" 2000000 ")
-    expect(connection, topic, "retention.ms", "5000", DYNAMIC_TOPIC)
-    expect(connection, topic, "cleanup.policy", "compact,delete", DYNAMIC_TOPIC)
-    expect(connection, topic, "segment.bytes", "2000000", DYNAMIC_TOPIC)
-    expect(connection, topic, "segment.ms", "604800000", DEFAULT)
+    expect(topic, "retention.ms", "5000", DYNAMIC_TOPIC)
+    expect(topic, "cleanup.policy", "compact,delete", DYNAMIC_TOPIC)
+    expect(topic, "segment.bytes", "2000000", DYNAMIC_TOPIC)
+    expect(topic, "segment.ms", "604800000", DEFAULT)
 
 
 BAD_SETTINGS = [
@@ -201,18 +207,18 @@ def test_null_is_no_value(connection: raw.Connection, topic: str, name: str) -> 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_set_and_delete(connection: raw.Connection, topic: str, version: int) -> None:
+def test_set_and_delete(connection: raw.Connection, expect: Expect, topic: str, version: int) -> None:
     assert alter(connection, topic, ("retention.ms", SET, "1000"), version=version) == Code.none
-    expect(connection, topic, "retention.ms", "1000", DYNAMIC_TOPIC)
+    expect(topic, "retention.ms", "1000", DYNAMIC_TOPIC)
     assert alter(connection, topic, ("segment.ms", SET, "2000"), version=version) == Code.none
-    expect(connection, topic, "retention.ms", "1000", DYNAMIC_TOPIC)
+    expect(topic, "retention.ms", "1000", DYNAMIC_TOPIC)
     assert alter(connection, topic, ("retention.ms", DELETE, None), version=version) == Code.none
-    expect(connection, topic, "retention.ms", "604800000", DEFAULT)
+    expect(topic, "retention.ms", "604800000", DEFAULT)
     assert alter(connection, topic, ("retention.ms", DELETE, None), version=version) == Code.none
     assert alter(connection, topic, ("no.such.setting", DELETE, None), version=version) == Code.none
 
 
-def test_append_to_and_subtract_from_a_list(connection: raw.Connection, topic: str) -> None:
+def test_append_to_and_subtract_from_a_list(connection: raw.Connection, expect: Expect, topic: str) -> None:
     steps = [
         (APPEND, "compact", "delete,compact"),
         (APPEND, "compact", "delete,compact"),
@@ -221,21 +227,21 @@ def test_append_to_and_subtract_from_a_list(connection: raw.Connection, topic: s
     ]
     for what, item, expected in steps:
         assert alter(connection, topic, ("cleanup.policy", what, item)) == Code.none
-        expect(connection, topic, "cleanup.policy", expected, DYNAMIC_TOPIC)
+        expect(topic, "cleanup.policy", expected, DYNAMIC_TOPIC)
     assert alter(connection, topic, ("cleanup.policy", APPEND, "zzz")) == Code.invalid_config
     assert alter(connection, topic, ("retention.ms", APPEND, "1")) == Code.invalid_config
 
 
-def test_validate_only_changes_nothing(connection: raw.Connection, topic: str) -> None:
+def test_validate_only_changes_nothing(connection: raw.Connection, expect: Expect, topic: str) -> None:
     assert alter(connection, topic, ("retention.ms", SET, "1000"), validate_only=True) == Code.none
     assert replace(connection, topic, {"retention.ms": "1000"}, validate_only=True) == Code.none
-    expect(connection, topic, "retention.ms", "604800000", DEFAULT)
+    expect(topic, "retention.ms", "604800000", DEFAULT)
 
 
-def test_a_request_with_one_bad_change_changes_nothing(connection: raw.Connection, topic: str) -> None:
+def test_a_request_with_one_bad_change_changes_nothing(connection: raw.Connection, expect: Expect, topic: str) -> None:
     changes = [("retention.bytes", SET, "5"), ("retention.ms", SET, "x")]
     assert alter(connection, topic, *changes) == Code.invalid_config
-    expect(connection, topic, "retention.bytes", "-1", DEFAULT)
+    expect(topic, "retention.bytes", "-1", DEFAULT)
 
 
 def test_changes_that_make_no_sense(connection: raw.Connection, topic: str, name: str) -> None:
@@ -255,47 +261,45 @@ def test_a_resource_named_twice_is_refused(connection: raw.Connection, topic: st
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_older_call_replaces_all_settings(connection: raw.Connection, topic: str, version: int) -> None:
+def test_the_older_call_replaces_all_settings(
+    connection: raw.Connection, expect: Expect, topic: str, version: int
+) -> None:
     assert replace(connection, topic, {"retention.ms": "5"}, version=version) == Code.none
-    expect(connection, topic, "retention.ms", "5", DYNAMIC_TOPIC)
+    expect(topic, "retention.ms", "5", DYNAMIC_TOPIC)
     assert replace(connection, topic, {"retention.bytes": "7"}, version=version) == Code.none
-    expect(connection, topic, "retention.ms", "604800000", DEFAULT)
-    expect(connection, topic, "retention.bytes", "7", DYNAMIC_TOPIC)
+    expect(topic, "retention.ms", "604800000", DEFAULT)
+    expect(topic, "retention.bytes", "7", DYNAMIC_TOPIC)
     assert replace(connection, topic, {}, version=version) == Code.none
-    expect(connection, topic, "retention.bytes", "-1", DEFAULT)
+    expect(topic, "retention.bytes", "-1", DEFAULT)
 
 
 def test_the_older_call_on_an_unknown_topic(connection: raw.Connection, name: str) -> None:
     assert replace(connection, name, {}) == Code.unknown_topic_or_partition
 
 
-def wait_for_broker_setting(connection: raw.Connection, key: str, expected: tuple[str | None, int]) -> Any:
-    """Kafka answers a change of a broker's settings before that broker has taken it up."""
-    deadline = time.monotonic() + 20
-    while True:
-        (entry,) = describe(connection, BROKER, node_id(connection), [key], include_synonyms=True).configs
-        if (entry.value, entry.config_source) == expected:
-            return entry
-        assert time.monotonic() < deadline, (entry.value, entry.config_source)
-        time.sleep(0.02)
+def broker_setting(connection: raw.Connection, key: str) -> set[tuple[str, int]]:
+    """What the broker itself and the first synonym say of a setting's value and where it comes from."""
+    (entry,) = describe(connection, BROKER, node_id(connection), [key], include_synonyms=True).configs
+    first = entry.synonyms[0]
+    return {(entry.value, entry.config_source), (first.value, first.source)}
 
 
-def test_a_brokers_settings_change_for_it_and_for_its_topics(connection: raw.Connection, topic: str) -> None:
+def test_a_brokers_settings_change_for_it_and_for_its_topics(
+    broker: Broker, connection: raw.Connection, expect: Expect, topic: str
+) -> None:
     key, this = "log.segment.delete.delay.ms", node_id(connection)
     try:
         assert alter(connection, this, (key, SET, "4000000"), kind=BROKER) == Code.none
         assert alter(connection, "", (key, SET, "5000000"), kind=BROKER) == Code.none
-        entry = wait_for_broker_setting(connection, key, ("4000000", DYNAMIC_BROKER))
-        synonyms = [(synonym.value, synonym.source) for synonym in entry.synonyms]
-        assert synonyms[0] == ("4000000", DYNAMIC_BROKER)
-        expect(connection, topic, CHANGING, "4000000", DYNAMIC_BROKER)
+        check_seen(broker, lambda: broker_setting(connection, key), {("4000000", DYNAMIC_BROKER)})
+        expect(topic, CHANGING, "4000000", DYNAMIC_BROKER)
         assert alter(connection, this, (key, DELETE, None), kind=BROKER) == Code.none
-        wait_for_broker_setting(connection, key, ("5000000", DYNAMIC_DEFAULT_BROKER))
-        expect(connection, topic, CHANGING, "5000000", DYNAMIC_DEFAULT_BROKER)
+        check_seen(broker, lambda: broker_setting(connection, key), {("5000000", DYNAMIC_DEFAULT_BROKER)})
+        expect(topic, CHANGING, "5000000", DYNAMIC_DEFAULT_BROKER)
     finally:
         alter(connection, this, (key, DELETE, None), kind=BROKER)
         alter(connection, "", (key, DELETE, None), kind=BROKER)
-    wait_for_broker_setting(connection, key, ("60000", DEFAULT))
+    check_seen(broker, lambda: broker_setting(connection, key), {("60000", DEFAULT)})
 
 
 def test_broker_settings_that_cannot_be_changed(connection: raw.Connection) -> None:
@@ -348,7 +352,10 @@ def test_confluent_reads_and_changes_settings(broker: Broker, topic: str) -> Non
         confluent_kafka.admin.ResourceType.TOPIC, topic, incremental_configs=[change]
     )
     admin.incremental_alter_configs([resource])[resource].result(20)
-    described = admin.describe_configs([resource])[resource].result(20)
-    assert described["retention.ms"].value == "77"
-    assert not described["retention.ms"].is_default
-    assert described["segment.bytes"].is_default
+
+    def read() -> tuple[str, bool, bool]:
+        described = admin.describe_configs([resource])[resource].result(20)
+        changed, other = described["retention.ms"], described["segment.bytes"]
+        return changed.value, changed.is_default, other.is_default
+
+    check_seen(broker, read, ("77", False, True))

@@ -15,6 +15,7 @@ import pytest
 import oracle
 import raw
 from brokers import Broker, PenstockProcess
+from changes import check_created
 from clients import COMPRESSIONS, Confluent, Record
 from penstock.env.clock import SystemClock
 from penstock.env.files import SystemFiles
@@ -222,7 +223,7 @@ def wait_for_markers(bootstrap: str, topic: str, log_end_offset: int) -> None:
 def test_our_log_reads_what_kafka_wrote(kafka: Broker, name: str, tmp_path: Path) -> None:
     with raw.Connection(kafka.bootstrap) as connection:
         raw.create_topic(connection, name, segment_bytes=str(1 << 20), index_interval_bytes="1000")
-        raw.wait_for_topic(connection, name)
+        check_created(kafka, connection, name)
     headers = (("a", b"1"), ("null", None), ("ключ", b"\xff"))
     chance = random.Random(7)
     for compression in COMPRESSIONS:
@@ -250,7 +251,7 @@ def test_our_log_reads_what_kafka_wrote(kafka: Broker, name: str, tmp_path: Path
 def test_our_log_finds_by_time_what_kafka_wrote(kafka: Broker, name: str, tmp_path: Path) -> None:
     with raw.Connection(kafka.bootstrap) as connection:
         raw.create_topic(connection, name, segment_bytes=str(1 << 20))
-        raw.wait_for_topic(connection, name)
+        check_created(kafka, connection, name)
         for number in range(30):
             raw.produce(connection, name, raw.batch([b"x" * 100_000], timestamp=raw.RECENT + number * 10))
     log = open_copy(kafka.log_dir / f"{name}-0", tmp_path / f"{name}-0", name)

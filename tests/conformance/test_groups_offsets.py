@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import raw
+from brokers import Broker
+from changes import check_created, check_seen
 from members import Member, subscription, wait_until
 from raw import Code
 
@@ -233,13 +235,13 @@ def test_deletions_that_make_no_sense(connection: raw.Connection, group: str, to
 
 
 def test_a_deleted_topic_takes_its_offsets_with_it(
-    connection: raw.Connection, group: str, new_topic: Callable[..., str]
+    broker: Broker, connection: raw.Connection, group: str, new_topic: Callable[..., str]
 ) -> None:
     gone, kept = new_topic(), new_topic()
     commit(connection, group, gone)
     commit(connection, group, kept)
     connection.call("DeleteTopics", 6, topics=[{"name": gone, "topic_id": raw.NO_TOPIC_ID}], timeout_ms=30_000)
-    wait_until(lambda: set(fetch(connection, group, None)) == {(kept, 0)})
+    check_seen(broker, lambda: set(fetch(connection, group, None)), {(kept, 0)})
     raw.create_topic(connection, gone)
-    raw.wait_for_topic(connection, gone)
+    check_created(broker, connection, gone)
     assert fetch(connection, group, {gone: [0]}) == {(gone, 0): NO_OFFSET}

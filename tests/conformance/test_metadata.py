@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode as Code
 
 import raw
 from brokers import Broker
+from changes import check_created
 
 OLDEST_WITH_IDS = 10
 TOPIC_OPERATIONS = {3, 4, 5, 6, 7, 8, 10, 11}
@@ -67,7 +68,9 @@ def test_an_unknown_topic(connection: raw.Connection, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 9, 12])
-def test_asking_for_an_unknown_topic_may_create_it(connection: raw.Connection, name: str, version: int) -> None:
+def test_asking_for_an_unknown_topic_may_create_it(
+    broker: Broker, connection: raw.Connection, name: str, version: int
+) -> None:
     """Versions before 4 always allow it. The first answer may be that the topic is unknown or has no leader yet."""
     first = describe(connection, name, version, create=True)
     assert first.error_code in (0, Code.unknown_topic_or_partition, Code.leader_not_available)
@@ -75,7 +78,7 @@ def test_asking_for_an_unknown_topic_may_create_it(connection: raw.Connection, n
     while (described := describe(connection, name, version)).error_code != 0:
         assert time.monotonic() < deadline
     assert len(described.partitions) == 1
-    raw.wait_for_topic(connection, name)
+    check_created(broker, connection, name)
     assert raw.produce(connection, name, raw.batch([b"v"])).base_offset == 0
 
 
