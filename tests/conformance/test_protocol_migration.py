@@ -72,8 +72,11 @@ def test_consumers_change_their_protocol_one_by_one_and_back(
     new_topic: Callable[..., str],
     strategy: str,
 ) -> None:
-    if broker.name == "kafka":
-        pytest.skip("Kafka now and then answers a joining consumer with GROUP_ID_NOT_FOUND, fatal for librdkafka")
+    if (broker.name, strategy) == ("kafka", "cooperative-sticky"):
+        pytest.skip(
+            "Kafka answers GROUP_ID_NOT_FOUND ('an unsupported custom assignor is in use') where a classic member has "
+            "user data, as one with librdkafka's cooperative-sticky has from its second join on"
+        )
     topic = new_topic(partitions=4)
     classic = CLASSIC | {"partition.assignment.strategy": strategy}
     one, two = consumer(topic, classic), consumer(topic, classic)
