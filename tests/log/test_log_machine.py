@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from log.batches import batch
-from log.worlds import World, check_indexes, offsets_and_values
+from log.worlds import World, check_index_files, check_indexes, offsets_and_values
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
@@ -121,6 +121,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         self.log.roll()
+        check_index_files(self.world, self.log, len(self.log.segments) - 1)
 
     @rule()
     def flush(self) -> None:
@@ -183,6 +184,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.log.close()
+        check_index_files(self.world, self.log)
         self.persisted_recovery_point = self.log.recovery_point
         self.open_again(is_clean=True)
         assert self.log.log_end_offset == self.end

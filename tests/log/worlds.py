@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+from collections.abc import Iterable
 
 from log.batches import NOW_MS
 from penstock.log.config import LogConfig
@@ -12,7 +14,7 @@ from penstock.log.open_segments import OpenSegments
 from penstock.testing.sim_files import SimFiles
 from penstock.types import TopicPartition
 from penstock.wire.record import iterate_records
-from penstock.wire.records import iterate_headers
+from penstock.wire.records import BatchHeader, iterate_headers
 
 DIRECTORY = "data/t-0"
 
@@ -79,18 +81,60 @@ def offsets_and_values(log: Log, offset: int, max_bytes: int = 1 << 20) -> list[
     return found
 
 
+Entries = list[tuple[int, int]]
+
+
+def index_entries(batches: Iterable[tuple[int, BatchHeader]], interval_bytes: int, *, is_closed: bool) -> list[Entries]:
+    """What the two indexes of a segment must hold, (offset, position) and (timestamp, offset), by its batches alone."""
+    offsets: Entries = []
+    times: Entries = []
+    indexed, largest = 0, (-1, -1)
+    for position, header in batches:
+        if header.max_timestamp > largest[0]:
+            largest = header.max_timestamp, header.last_offset
+        if position - indexed > interval_bytes:
+            indexed = position
+            offsets.append((header.last_offset, position))
+            times.append(largest)
+    if is_closed and largest[0] >= 0:
+        times.append(largest)
+    return [offsets, sorted(set(times))]
+
+
 def check_indexes(log: Log) -> None:
-    """Every index entry names a batch that is there: its last offset, its position, the largest timestamp up to it."""
+    """The indexes have the entries that follow from the batches, and no other. The active segment's may have one more:
+    the largest timestamp when a stop or a recovery closed it, until the next entry takes its place."""
     for segment in log.segments:
         batches = dict(segment.batches())
-        index = segment.offset_index
-        entries = {index.lookup(header.last_offset) for header in batches.values()}
-        for offset, position in entries - {(segment.base_offset, 0)}:
-            assert batches[position].last_offset == offset
-        for header in batches.values():
-            timestamp, offset = segment.time_index.lookup(header.max_timestamp)
-            if timestamp >= 0:
-                so_far = [each.max_timestamp for each in batches.values() if each.last_offset <= offset]
-                assert max(so_far) == timestamp
+        offsets, times = index_entries(
+            batches.items(), log.config.index_interval_bytes, is_closed=not segment.is_active
+        )  # fmt: skip
+        found = {segment.offset_index.lookup(header.last_offset) for header in batches.values()}
+        assert sorted(found - {(segment.base_offset, 0)}) == offsets
+        assert segment.offset_index.entry_count == len(offsets)
+        found = {segment.time_index.lookup(header.max_timestamp) for header in batches.values()}
+        noted = sorted(found - {(-1, segment.base_offset)})
+        assert segment.time_index.entry_count == len(noted)
+        if segment.is_active and len(noted) > len(times):
+            timestamp, offset = noted.pop()
+            assert offset >= segment.offset_index.end_offset
+            assert timestamp == max(each.max_timestamp for each in batches.values() if each.last_offset <= offset)
+        assert noted == times
         if batches:
             assert segment.max_timestamp[0] == max(header.max_timestamp for header in batches.values())
+
+
+def check_index_files(world: World, log: Log, count: int | None = None) -> None:
+    """The index files of the closed segments, the first `count` or after a clean stop all, are what they must be."""
+    for segment in list(log.segments)[:count]:
+        base = segment.base_offset
+        batches = iterate_headers(content(world, segment.path(".log")))
+        offsets, times = index_entries(batches, log.config.index_interval_bytes, is_closed=True)
+        packed = b"".join(struct.pack(">ii", offset - base, position) for offset, position in offsets)
+        assert content(world, segment.path(".index")) == packed
+        packed = b"".join(struct.pack(">qi", timestamp, offset - base) for timestamp, offset in times)
+        assert content(world, segment.path(".timeindex")) == packed
+
+
+def content(world: World, path: str) -> bytes:
+    return world.files.open(path).pread(world.files.size(path), 0)

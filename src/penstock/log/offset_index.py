@@ -80,6 +80,11 @@ class OffsetIndex:
             return self.base_offset, 0
         return self.base_offset + self._last_offset, self._last_position
 
+    @property
+    def end_offset(self) -> int:
+        """One more than the newest entry's offset; base_offset when there is none."""
+        return self.base_offset + self._last_offset + 1
+
     def is_full(self, max_bytes: int) -> bool:
         """No entry more fits in `segment.index.bytes`: time to roll."""
         return (self.entry_count + 1) * ENTRY_SIZE > max_bytes

@@ -11,6 +11,11 @@ names the last offset of a batch and the position where that batch begins, so an
 hole is a range of positions that recovery found damaged: a walk steps over it, a slice ends before it, an offset
 inside it is CORRUPT_MESSAGE.
 
+The index files of a closed segment follow from its batches alone, byte for byte, however often the log was stopped,
+killed or truncated between them. A batch gets its entries by its position. When a segment is closed, by a roll or by a
+stop, its largest timestamp becomes the last entry of the time index; when it is written again, as after a stop, that
+entry stays until the next one takes its place.
+
 After a crash recovery scans the file and makes the indexes anew. Not done here: deciding when to roll, checksums,
 producers, leader epochs.
 """
@@ -69,13 +74,13 @@ class Segment:
     """A segment whose `size` and `end_offset` are known. `active` segments hold their file open for writing."""
 
     __slots__ = (
-        "_bytes_since_index_entry",
         "_directory",
         "_file",
         "_files",
         "_first_timestamp",
         "_index_bytes",
         "_index_interval_bytes",
+        "_indexed_position",
         "_is_max_timestamp_known",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -100,7 +105,8 @@ class Segment:
         self._directory = directory
         self._index_interval_bytes = config.index_interval_bytes
         self._index_bytes = config.segment_index_bytes
-        self._bytes_since_index_entry = 0
+        self._indexed_position = 0
+        """Where the batch of the last index entry begins; 0 when there is none."""
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -152,8 +158,7 @@ class Segment:
         self._open_segments.forget(self)
         self.release()
         self.is_active = True
-        _, position = self.offset_index.last
-        self._bytes_since_index_entry = self.size - position
+        _, self._indexed_position = self.offset_index.last
         self.is_full = self.offset_index.is_full(self._index_bytes) or self.time_index.is_full(self._index_bytes)
         _ = self.file, self.max_timestamp, self.first_timestamp  # open, and known, before the first append
 
@@ -196,10 +201,8 @@ class Segment:
             self._max_timestamp_offset = last_offset
         if not position:
             self._first_timestamp = max_timestamp
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            self._bytes_since_index_entry = 0
+        if position - self._indexed_position > self._index_interval_bytes:
             self._add_index_entries(position, last_offset)
-        self._bytes_since_index_entry += size
 
     def append_all(self, records: Bytes, headers: Sequence[BatchHeader]) -> None:
         """Write some batches in one piece; all are counted or none."""
@@ -215,27 +218,31 @@ class Segment:
         """Count a batch that is now in the file, and add to the indexes when it is time."""
         self.size = position + size
         self.end_offset = last_offset + 1
-        self._note(position, size, last_offset, max_timestamp)
+        self._note(position, last_offset, max_timestamp)
 
-    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+    def _note(self, position: int, last_offset: int, max_timestamp: int) -> None:
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if not position:
             self._first_timestamp = max_timestamp
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            self._bytes_since_index_entry = 0
+        if position - self._indexed_position > self._index_interval_bytes:
             self._add_index_entries(position, last_offset)
-        self._bytes_since_index_entry += size
 
     def _add_index_entries(self, position: int, last_offset: int) -> None:
         """An index that cannot be written now is written when the segment rolls; the batch is in the log already."""
+        offset_index, time_index = self.offset_index, self.time_index
+        self._indexed_position = position
+        indexed_end = offset_index.end_offset
         try:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            try:
+                offset_index.append(last_offset, position)
+            finally:  # an entry waits in memory when it cannot be written, so both have theirs
+                time_index.truncate_to(indexed_end)  # what a stop noted, or a roll that failed
+                time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
         except OSError as error:
             _logger.warning("%s: the index could not be written: %s", self.path(OFFSET_INDEX_SUFFIX), error)
-        self.is_full = self.offset_index.is_full(self._index_bytes) or self.time_index.is_full(self._index_bytes)
+        self.is_full = offset_index.is_full(self._index_bytes) or time_index.is_full(self._index_bytes)
 
     def cut_back(self) -> None:
         """After a write that failed: the file holds whole batches only again."""
@@ -246,7 +253,7 @@ class Segment:
         self.size = 0
         self.end_offset = self.base_offset
         self.holes = ()
-        self._bytes_since_index_entry = 0
+        self._indexed_position = 0
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = self.base_offset
         self._is_max_timestamp_known = True
@@ -255,8 +262,13 @@ class Segment:
         self.time_index.reset()
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date. They are hints: nothing waits for them to be durable."""
-        self.time_index.maybe_append(*self.max_timestamp)
+        """Bring the index files up to date, as of a closed segment. They are hints: nothing waits for them.
+
+        Without news since the last time the files stay as they are: they may be durable, and trusted after a crash.
+        """
+        if self.time_index.last != self.max_timestamp:
+            self.time_index.truncate_to(self.offset_index.end_offset)
+            self.time_index.maybe_append(*self.max_timestamp)
         self.time_index.flush()
         self.offset_index.flush()
 
@@ -281,9 +293,10 @@ class Segment:
         self.end_offset = self._end_offset_before(position)
         self._is_max_timestamp_known = False
         self._first_timestamp = None
-        self._bytes_since_index_entry = position - self.offset_index.last[1]
+        _, self._indexed_position = self.offset_index.last
         self.file.truncate(position)
         self.file.sync()
+        _ = self.max_timestamp  # known again before the next append
 
     # Reading.
 
@@ -371,9 +384,9 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
-        self._bytes_since_index_entry = 0
+        self._indexed_position = 0
         for position, header in self.batches():
-            self._note(position, header.size_bytes, header.last_offset, header.max_timestamp)
+            self._note(position, header.last_offset, header.max_timestamp)
         self._is_max_timestamp_known = True
         if not self.is_active:
             self.write_indexes()

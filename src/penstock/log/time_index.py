@@ -6,8 +6,11 @@ offset may be newer; none up to it is.
 
 Rules. Timestamps grow strictly: `maybe_append` does nothing for one that is not larger than the last, as after
 producers whose clocks are behind. The segment calls it whenever it adds to the offset index, and once more when it
-rolls or closes, so the last entry of a closed segment is its largest timestamp. Lookups by time are rare, so the file
-is searched entry by entry with no cache; the newest entries wait in memory and are written in one piece.
+rolls or closes, so the last entry of a closed segment is its largest timestamp. When a segment that a stop closed is
+written again, that entry, which lies beyond the offset index, goes before the next one comes: what is in the file
+follows from the batches, not from when the broker was stopped. No lookup needs it: the batches behind the last entry
+are walked. Lookups by time are rare, so the file is searched entry by entry with no cache; the newest entries wait in
+memory and are written in one piece.
 
 After a crash: as the offset index.
 """
@@ -80,13 +83,13 @@ class TimeIndex:
         return self._entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget every entry at or after the offset."""
-        if not self.entry_count or self.last[1] < offset:
+        """Forget every entry at or after the offset; on OSError nothing has changed."""
+        if self.last[1] < offset or not self.entry_count:
             return
         kept = bisect_left(self._tail_offsets, offset)
-        del self._tail_timestamps[kept:], self._tail_offsets[kept:]
         if not kept:
             self._file.truncate(self._count_in_file(lambda entry: entry[1] < offset))
+        del self._tail_timestamps[kept:], self._tail_offsets[kept:]
         self._recall_last()
 
     def reset(self) -> None:
