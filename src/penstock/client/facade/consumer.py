@@ -51,6 +51,10 @@ TOPIC_GRACE_SECONDS = 2.0
 END_WAIT_MS = 50
 """How long a broker may wait for more when the caller waits for the end; librdkafka's 500 ms would be felt."""
 
+RECONNECT_BACKOFF_MS = 20
+"""The first of a row that doubles up to 10 seconds. librdkafka also waits half of it between any two first connections,
+and the first consumer of a group needs two of them before it can join."""
+
 _NOTHING_TO_COMMIT = ("_NO_OFFSET",)
 _MISSING_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _PASSING = ("_MAX_POLL_EXCEEDED", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT")
@@ -393,6 +397,7 @@ class Consumer:
             "enable.auto.commit": is_auto,
             "enable.auto.offset.store": False,
             "enable.partition.eof": settings["stop_at_end"],
+            "reconnect.backoff.ms": RECONNECT_BACKOFF_MS,
             "on_commit": self._on_commit,
         }
         if settings["stop_at_end"]:

@@ -7,6 +7,8 @@ Rules:
 - a partition of which the group remembers a position begins there; else `start` decides;
 - "latest" and times are turned into offsets while the partition is being taken, so what is written after
   `wait_assigned` is read for certain;
+- "earliest" is said while the partition is being taken too: left to itself, librdkafka finds that there is no position,
+  takes that for an error and waits 100 ms. When we do not learn in time what the group remembers, it is left to itself;
 - a partition that goes is forgotten: its position belongs to the next owner.
 """
 
@@ -22,6 +24,10 @@ from penstock.client.facade.librdkafka import confluent_kafka, milliseconds
 from penstock.types import TopicPartition
 
 TIMEOUT_SECONDS = 10.0
+HASTE_TIMEOUT_SECONDS = 1.0
+"""For questions whose answer only saves time."""
+EARLIEST_TIMESTAMP = -2
+"""Kafka's mark in ListOffsets."""
 NO_OFFSET = 0
 """Offsets below it are librdkafka's marks: none, beginning, end."""
 
@@ -71,6 +77,8 @@ class Membership:
     def located(self, wanted: Iterable[TopicPartition], start: Start | int) -> RawPartitions:
         """The partitions with the offset that `start` means in each."""
         bare = [confluent_kafka.TopicPartition(*where) for where in wanted]
+        if start == "earliest":
+            return self._earliest(bare)
         try:
             return [self._located_one(each, start) for each in bare]
         except confluent_kafka.KafkaException as failure:
@@ -98,8 +106,8 @@ class Membership:
             return
         mine = plain(partitions)
         self._ended.difference_update(mine)
-        if self._settings["start"] != "earliest" and partitions:
-            begun = self._begun(partitions)
+        begun = self._begun(partitions) if partitions else None
+        if begun is not None:
             (raw.incremental_assign if self._is_cooperative else raw.assign)(begun)
         self._tell("on_assigned", mine)
 
@@ -128,20 +136,45 @@ class Membership:
         if told is not None:
             told(partitions)
 
-    def _begun(self, partitions: RawPartitions) -> RawPartitions:
-        """Each where the group was, or else at `start`."""
+    def _begun(self, partitions: RawPartitions) -> RawPartitions | None:
+        """Each where the group was, or else at `start`; None when librdkafka can find out by itself and should."""
+        is_earliest = self._settings["start"] == "earliest"
         try:
-            remembered = self._raw.committed(partitions, timeout=TIMEOUT_SECONDS)
+            remembered = self._remembered(partitions, HASTE_TIMEOUT_SECONDS if is_earliest else TIMEOUT_SECONDS)
         except confluent_kafka.KafkaException as failure:
+            if is_earliest:
+                return None
             raise error_of(failure, "The positions of the group are not known") from None
         new = [each for each in remembered if each.offset < NO_OFFSET]
         known = [each for each in remembered if each.offset >= NO_OFFSET]
         return known + self.located(plain(new), self._settings["start"])
 
+    def _remembered(self, partitions: RawPartitions, timeout: float) -> RawPartitions:
+        remembered: RawPartitions = self._raw.committed(partitions, timeout=timeout)
+        for each in remembered:
+            if each.error is not None:
+                raise confluent_kafka.KafkaException(each.error)
+        return remembered
+
+    def _earliest(self, bare: RawPartitions) -> RawPartitions:
+        """Offsets where brokers tell them in time, else the mark, which makes librdkafka ask.
+
+        It would do so one by one, after half a second when it does not know the leader yet; and what it finds first it
+        fetches first: if that is empty, the others wait for half a second too.
+        """
+        asked = [confluent_kafka.TopicPartition(each.topic, each.partition, EARLIEST_TIMESTAMP) for each in bare]
+        try:
+            found = self._raw.offsets_for_times(asked, timeout=HASTE_TIMEOUT_SECONDS)
+        except confluent_kafka.KafkaException:
+            found = []
+        known = {(each.topic, each.partition): each.offset for each in found if each.error is None}
+        for each in bare:
+            offset = known.get((each.topic, each.partition), NO_OFFSET - 1)
+            each.offset = offset if offset >= NO_OFFSET else confluent_kafka.OFFSET_BEGINNING
+        return bare
+
     def _located_one(self, where: confluent_kafka.TopicPartition, start: Start | int) -> confluent_kafka.TopicPartition:
-        if start == "earliest":
-            where.offset = confluent_kafka.OFFSET_BEGINNING
-        elif start == "latest":
+        if start == "latest":
             where.offset = self._raw.get_watermark_offsets(where, timeout=TIMEOUT_SECONDS)[1]
         elif isinstance(start, datetime):
             where.offset = milliseconds(start)
