@@ -58,6 +58,7 @@ def test_defaults_are_those_of_kafka_unless_the_row_says_why_not(kind: str) -> N
 def test_only_these_defaults_differ_from_those_of_kafka() -> None:
     assert {name for name, row in BROKER.items() if row.differs} == {
         "controller.listener.names",
+        "group.consumer.assignment.interval.ms",
         "group.initial.rebalance.delay.ms",
         "listeners",
         "log.dir",

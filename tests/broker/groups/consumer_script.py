@@ -8,6 +8,7 @@ A line is a command; the lines that begin with `>` below it are what must come o
                               have=t-0,t-1 (what it says that it has; `have=` is nothing)
     leave a, pause a          a leaves; a static member leaves for now
     commit a t-0=5            a commits offsets; `commit -` comes from outside; options: epoch version
+    interval 10               targets are made at most so often, in seconds
     wait 10                   seconds go by; whatever is due happens when it is due
     reload                    the broker crashes and loads what was committed
     delete, expire 60         the group is deleted; offsets are kept for so many seconds
@@ -20,6 +21,7 @@ changed. A member's name is its id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.broker.groups.assignors import TopicIdPartition
@@ -137,6 +139,9 @@ class ConsumerScript:
         self.shard.check_commit(request, version, self.now, records)
         self._write(records)
         self.lines.append(f"{name}: committed")
+
+    def do_interval(self, names: list[str], _options: dict[str, str]) -> None:
+        self.limits = replace(self.limits, assignment_interval_ms=1000 * int(names[0]))
 
     def do_wait(self, names: list[str], _options: dict[str, str]) -> None:
         end_ms = self.elapsed_ms + round(1000 * float(names[0]))

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from in_process import Client, TestFiles, connected, create_topic, partition, run, running, until
+from in_process import Client, TestFiles, connected, create_topic, partition, run, running, set_config, until
 from members import subscription
 from penstock.broker.broker import Broker
+from penstock.broker.controller.configs import ResourceType
 from penstock.broker.controller.topics import TopicRef
 from penstock.broker.groups.coordinator import OFFSETS_TOPIC
 from penstock.broker.groups.home import partition_for
 from penstock.env.files import File, SystemFile
 from penstock.errors import ErrorCode
+from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.api.describe_groups import DescribeGroupsRequest
 from penstock.wire.api.find_coordinator import FindCoordinatorRequest
 from penstock.wire.api.heartbeat import HeartbeatRequest
 from penstock.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from penstock.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 from penstock.wire.api.list_groups import ListGroupsRequest
 from penstock.wire.api.offset_commit import (
     OffsetCommitRequest,
@@ -30,7 +33,8 @@ from penstock.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchReques
 from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from penstock.wire.key_values import build_key_values
 
-COMMIT, FETCH, FIND, JOIN, HEARTBEAT, SYNC, DESCRIBE, LIST = 8, 9, 10, 11, 12, 14, 15, 16
+COMMIT, FETCH, FIND, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 8, 9, 10, 11, 12, 13, 14, 15, 16
+CONSUMER_HEARTBEAT = 68
 GROUP = "g"
 
 
@@ -328,5 +332,73 @@ def test_the_first_rebalance_waits_for_more_members_when_told_to(tmp_path: Path)
             answers = [await client.receive(), await other.receive()]
             assert [answer.generation_id for answer in answers] == [1, 1]
             assert sorted(len(answer.members) for answer in answers) == [0, 2]
+
+    run(scenario())
+
+
+def join_consumer_request(member_id: str, epoch: int = 0) -> ConsumerGroupHeartbeatRequest:
+    if epoch:
+        return ConsumerGroupHeartbeatRequest(GROUP, member_id, epoch)
+    return ConsumerGroupHeartbeatRequest(
+        GROUP, member_id, 0, rebalance_timeout_ms=60_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+
+
+def test_an_assignment_that_is_on_its_way_reaches_nobody_when_the_group_is_upgraded_meanwhile(tmp_path: Path) -> None:
+    """The consumer group knows nothing of it: the classic member would read what is given to another."""
+
+    async def scenario() -> None:
+        files = TestFiles()
+        async with (
+            running(tmp_path, "penstock.durability=fsync", files=files) as broker,
+            connected(broker) as classic,
+            connected(broker) as modern,
+        ):
+            await prepare(broker, classic)
+            joined = await classic.call(JOIN, 3, join_request())
+            files.may_sync.clear()
+            whole = b"\0\0\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xff"
+            given = [SyncGroupRequestAssignment(joined.member_id, whole)]
+            asked = SyncGroupRequest(GROUP, joined.generation_id, joined.member_id, assignments=given)
+            classic.send(SYNC, 3, asked)
+            await classic.writer.drain()
+            await until(lambda: home_partition(broker).log.log_end_offset == 1)
+            modern.send(CONSUMER_HEARTBEAT, 1, join_consumer_request("m"))
+            assert (await classic.receive()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            classic.send(SYNC, 3, asked)
+            classic.send(LEAVE, 3, LeaveGroupRequest(GROUP, members=[MemberIdentity(joined.member_id)]))
+            files.may_sync.set()
+            answer = await modern.receive()
+            assert (answer.member_epoch, len(answer.assignment.topic_partitions)) == (2, 1)
+            assert (await classic.receive()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            assert (await classic.receive()).error_code == 0
+            assert (await modern.call(CONSUMER_HEARTBEAT, 1, join_consumer_request("m", 2))).member_epoch == 3
+        async with running(tmp_path) as broker, connected(broker) as client:
+            await until_loaded(client)
+            (group,) = (await client.call(LIST, 5, ListGroupsRequest())).groups
+            assert (group.group_type, group.group_state) == ("consumer", "Stable"), "as it was before the restart"
+
+    run(scenario())
+
+
+async def until_loaded(client: Client) -> None:
+    while await fetched(client) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        pass
+
+
+def test_the_time_between_assignments_can_be_set_for_the_broker_and_for_a_group(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker, connected(broker) as client:
+            await prepare(broker, client)
+
+            async def epoch_of(member_id: str) -> int:
+                answer = await client.call(CONSUMER_HEARTBEAT, 1, join_consumer_request(member_id))
+                return int(answer.member_epoch)
+
+            assert [await epoch_of("a"), await epoch_of("b")] == [1, 2], "no time by default"
+            await set_config(broker, ResourceType.BROKER, "", group_consumer_assignment_interval_ms="15000")
+            assert await epoch_of("c") == 2
+            await set_config(broker, ResourceType.GROUP, GROUP, consumer_assignment_interval_ms="0")
+            assert await epoch_of("d") == 4
 
     run(scenario())

@@ -30,6 +30,7 @@ from penstock.wire.consumer_subscription import ConsumerProtocolSubscription, To
 CLASSIC = ("e", "k")
 """An eager member, and a cooperative one."""
 SESSION_TIMEOUT_MS = 30_000
+MAX_SIZE = 5
 REFUSALS = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
@@ -38,10 +39,10 @@ REFUSALS = (
 )
 
 
-def subscription(script: ConsumerScript, owned: set[TopicIdPartition]) -> bytes:
+def subscription(script: ConsumerScript, owned: set[TopicIdPartition], generation: int = -1) -> bytes:
     names = {topic.topic_id: topic.name for topic in script.topics.values()}
     parts = [TopicPartition(names[topic], each) for topic, each in by_topic(owned).items() if topic in names]
-    return b"\0\3" + bytes(encode(ConsumerProtocolSubscription(["t"], None, parts), 3))
+    return b"\0\3" + bytes(encode(ConsumerProtocolSubscription(["t"], None, parts, generation), 3))
 
 
 class MixedGroups(ConsumerGroups):
@@ -61,7 +62,7 @@ class MixedGroups(ConsumerGroups):
             return
         try:
             if consumer.epoch is not None:
-                code = mixed_group.heartbeat(group, name, None, consumer.epoch, self.script.now)
+                code = mixed_group.heartbeat(group, name, None, consumer.epoch, self.script.limits, self.script.now)
                 if code is ErrorCode.NONE:
                     return
             self._rejoin(consumer)
@@ -92,7 +93,8 @@ class MixedGroups(ConsumerGroups):
         group.expect_revocation(group.members[name], script.now)
         consumer.epoch = decision.response.generation_id
         by_id = {topic.topic_id: topic for topic in script.topics.values()}
-        answer = mixed_group.sync(group, SyncGroupRequest(GROUP, consumer.epoch, name), by_id)
+        asked = SyncGroupRequest(GROUP, consumer.epoch, name)
+        answer = mixed_group.sync(group, asked, by_id, script.limits, script.now)
         given = mixed_group.read_assignment(answer.assignment)
         consumer.owned = {(script.topics[topic].topic_id, index) for topic, index in given}
         consumer.wanted = set(consumer.owned)
@@ -139,7 +141,7 @@ def test_a_classic_group_becomes_a_consumer_group_and_is_the_same_again() -> Non
     script = ConsumerScript()
     script.run("topic t 2")
     classic = stable_group(script)
-    script._write(classic_records := upgrade(classic, script.topics, script.now))
+    script._write(classic_records := upgrade(classic, script.topics, MAX_SIZE))
     assert len(classic_records) == 9
     assert script.run("show") == [
         "Stable 3 3",
@@ -161,10 +163,6 @@ def test_a_classic_group_becomes_a_consumer_group_and_is_the_same_again() -> Non
     assert downgrade(script.group, by_id, script.now) is None, "a member of the new protocol is there"
 
 
-def rebalancing(group: ClassicGroup) -> None:
-    group.state = State.PREPARING_REBALANCE
-
-
 def of_connect(group: ClassicGroup) -> None:
     group.protocol_type = "connect"
 
@@ -177,22 +175,54 @@ def unreadable(group: ClassicGroup) -> None:
     group.members["a"].assignment = b"\0\3\xff"
 
 
+def with_data_of_its_own(group: ClassicGroup) -> None:
+    assignment = mixed_group.ConsumerProtocolAssignment([], b"data")
+    group.members["a"].assignment = b"\0\3" + bytes(encode(assignment, 3))
+
+
+def too_large(group: ClassicGroup) -> None:
+    for number in range(MAX_SIZE):
+        group.members[f"m{number}"] = group.members["a"].renamed(f"m{number}")
+
+
 @pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (rebalancing, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        (of_connect, ErrorCode.GROUP_ID_NOT_FOUND),
-        (sharing, ErrorCode.GROUP_ID_NOT_FOUND),
-        (unreadable, ErrorCode.GROUP_ID_NOT_FOUND),
-    ],
+    "change",
+    [of_connect, too_large, sharing, unreadable, with_data_of_its_own],
+    ids=lambda change: change.__name__,
 )
-def test_a_group_whose_owners_are_not_clear_stays_classic(
-    change: Callable[[ClassicGroup], None], code: ErrorCode
-) -> None:
+def test_a_group_that_cannot_be_a_consumer_group_stays_classic(change: Callable[[ClassicGroup], None]) -> None:
     script = ConsumerScript()
     script.run("topic t 2")
     group = stable_group(script)
     change(group)
     with pytest.raises(KafkaError) as caught:
-        upgrade(group, script.topics, script.now)
-    assert caught.value.code is code
+        upgrade(group, script.topics, MAX_SIZE)
+    assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("state", [State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE])
+def test_a_group_in_a_rebalance_is_upgraded_with_what_its_members_were_given_last(state: State) -> None:
+    script = ConsumerScript()
+    script.run("topic t 2")
+    group = stable_group(script)
+    group.state = state
+    newcomer = Member("n", None, "client", "/host", 60_000, 10_000, group.members["a"].protocols)
+    group.add(newcomer, "consumer")
+    script._write(upgrade(group, script.topics, MAX_SIZE))
+    shown = ["a 3 STABLE t-0 target t-0", "b 3 STABLE t-1 target t-1", "n 3 STABLE target"]
+    assert script.run("show")[1:4] == shown
+
+
+def test_what_cooperative_members_kept_is_theirs_when_the_rebalance_has_forgotten_it() -> None:
+    script = ConsumerScript()
+    script.run("topic t 3")
+    group = stable_group(script)
+    topic_id = script.topics["t"].topic_id
+    for name, owned, generation in (("a", {(topic_id, 0)}, 3), ("b", {(topic_id, 0), (topic_id, 1)}, 2)):
+        metadata = subscription(script, owned, generation)
+        group.members[name].protocols = (("range", metadata),)
+        group.members[name].assignment = b""
+    group.state = State.PREPARING_REBALANCE
+    script._write(upgrade(group, script.topics, MAX_SIZE))
+    shown = script.run("show")[1:3]
+    assert shown == ["a 3 STABLE t-0 target t-0", "b 3 STABLE t-1 target t-1"], "a had t-0 in a later generation"

@@ -55,9 +55,12 @@ class Consumer:
 
 
 class ConsumerGroups(RuleBasedStateMachine):
+    interval_seconds = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.script = ConsumerScript(session_timeout_ms=45_000, max_size=3)
+        self.script.run(f"interval {self.interval_seconds}")
         self.consumers = {name: Consumer(name, is_static=name in "ab") for name in NAMES}
 
     @initialize(count=st.integers(1, 6), other=st.integers(0, 3))
@@ -154,6 +157,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """When nothing more happens, everyone gets what they shall have, and all partitions are read."""
+        self.script.run("interval 0")
         for _ in range(ROUNDS_TO_SETTLE):
             for consumer in self.consumers.values():
                 consumer.finish_revocation()
@@ -164,6 +168,7 @@ class ConsumerGroups(RuleBasedStateMachine):
                 continue
             self.script.run("wait 5")
         self._check_settled()
+        self.script.run(f"interval {self.interval_seconds}")
 
     def _check_settled(self) -> None:
         group = self.group
@@ -248,6 +253,15 @@ def _hard_state(group: ConsumerGroup) -> tuple[Any, ...]:
         group.owners,
     )
 
+
+class PatientConsumerGroups(ConsumerGroups):
+    """Targets are made at most every ten seconds."""
+
+    interval_seconds = 10
+
+
+PatientConsumerGroups.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPatientConsumerGroups = PatientConsumerGroups.TestCase
 
 ConsumerGroups.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestConsumerGroups = ConsumerGroups.TestCase

@@ -74,9 +74,15 @@ class ConsumerCoordinator:
     def default_assignor(self) -> str:
         return self._broker_limits.assignors[0]
 
-    def on_image(self, image: Image, delta: Delta) -> None:
+    def on_image(self, image: Image, delta: Delta, config: BrokerConfig) -> None:
+        """`config` is the broker's as it is now."""
         self._image = image
-        for group_id in delta.group_configs_changed:
+        changed = set(delta.group_configs_changed)
+        if delta.broker_configs_changed:
+            self._config = config
+            self._broker_limits = _limits(config)
+            changed |= self._group_limits.keys()
+        for group_id in changed:
             self._group_limits.pop(group_id, None)
             overrides = image.group_config(group_id)
             if overrides:
@@ -85,9 +91,16 @@ class ConsumerCoordinator:
     def _limits_with(self, overrides: Mapping[str, str]) -> ConsumerLimits:
         session = self._config.group_value("consumer.session.timeout.ms", overrides)
         interval = self._config.group_value("consumer.heartbeat.interval.ms", overrides)
+        between = self._config.group_value("consumer.assignment.interval.ms", overrides)
         assert isinstance(session, int)
         assert isinstance(interval, int)
-        return replace(self._broker_limits, session_timeout_ms=session, heartbeat_interval_ms=interval)
+        assert isinstance(between, int)
+        return replace(
+            self._broker_limits,
+            session_timeout_ms=session,
+            heartbeat_interval_ms=interval,
+            assignment_interval_ms=between,
+        )
 
     def _limits(self, group_id: str) -> ConsumerLimits:
         return self._group_limits.get(group_id, self._broker_limits)
@@ -192,7 +205,8 @@ class ConsumerCoordinator:
     def sync_classic(self, home: Home, request: SyncGroupRequest) -> SyncGroupResponse:
         group = home.shard.consumer_groups[request.group_id]
         try:
-            return mixed_group.sync(group, request, self._image.topics_by_id)
+            limits = self._limits(request.group_id)
+            return mixed_group.sync(group, request, self._image.topics_by_id, limits, self._now())
         except KafkaError as error:
             return SyncGroupResponse(error_code=error.code)
 
@@ -200,7 +214,8 @@ class ConsumerCoordinator:
         self, home: Home, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         group = home.shard.consumer_groups[group_id]
-        code = mixed_group.heartbeat(group, member_id, instance_id, generation, self._now())
+        limits = self._limits(group_id)
+        code = mixed_group.heartbeat(group, member_id, instance_id, generation, limits, self._now())
         if code is not ErrorCode.NONE:
             self._set_timer(home, group)
         return code
@@ -225,19 +240,19 @@ class ConsumerCoordinator:
     def _upgrade(self, home: Home, classic: ClassicGroup, ticket: Ticket, again: Callable[[], None]) -> None:
         """A classic group with members becomes a consumer group, and then the request is decided."""
         if self._policy not in ("upgrade", "bidirectional"):
-            why = f"Group {classic.group_id} is not a consumer group."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
-        records = upgrade(classic, self._image.topics, self._now())
+            who = f"Cannot upgrade classic group {classic.group_id} to consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{who} because online upgrade is disabled.")
+        records = upgrade(classic, self._image.topics, self._limits(classic.group_id).max_size)
+        # Now, and not when it is written: an assignment that is on its way must reach nobody any more.
+        out = Outcome()
+        rebalance.send_all_back(classic, out)
+        for waiting, answer in out.answers:
+            waiting(answer)
 
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
                 ticket(refused(error))
                 return
-            out = Outcome()
-            for member in tuple(classic.members.values()):
-                rebalance.dismiss(classic, member, ErrorCode.REBALANCE_IN_PROGRESS, out)
-            for waiting, answer in out.answers:
-                waiting(answer)
             group = home.shard.consumer_groups[classic.group_id]
             group.on_loaded(self._now(), self._limits(classic.group_id).session_timeout_ms)
             self._set_timer(home, group)
@@ -335,6 +350,7 @@ def _limits(config: BrokerConfig) -> ConsumerLimits:
         config.get_int("group.consumer.heartbeat.interval.ms"),
         config.get_int("group.consumer.max.size"),
         known or tuple(ASSIGNORS),
+        config.get_int("group.consumer.assignment.interval.ms"),
     )
 
 

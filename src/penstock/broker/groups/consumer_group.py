@@ -1,7 +1,8 @@
 """A consumer group (KIP-848): its epoch, its members, what each shall have and has. Pure: no clock, no I/O.
 
     group epoch         grows whenever members, subscriptions or the topics they read change
-    assignment epoch    the group epoch for which the target assignment was made
+    assignment epoch    the group epoch for which the target assignment was made; behind while the next target must
+                        wait for `group.consumer.assignment.interval.ms` (KIP-1263)
     member epoch        the assignment epoch that the member has reached; requests with another are refused
 
     Empty          no members; offsets may be there
@@ -63,6 +64,8 @@ class ConsumerGroup:
         self.epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
+        self.assigned_ms = 0
+        """When the target was made; 0 when that is not known."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id -> member id."""
@@ -90,6 +93,7 @@ class ConsumerGroup:
             self.metadata_hash = record.value.metadata_hash if record.value is not None else 0
         elif record.type is TARGET_EPOCH:
             self.assignment_epoch = record.value.assignment_epoch if record.value is not None else 0
+            self.assigned_ms = record.value.assignment_timestamp if record.value is not None else 0
         elif record.type is REGEX:
             if record.value is None:
                 self.regexes.pop(record.name, None)
@@ -196,6 +200,10 @@ class ConsumerGroup:
                     late[member_id] = None
         return list(late)
 
+    def may_assign(self, interval_ms: int, now: Now) -> bool:
+        """Whether the last target is old enough for a new one. A clock that was set back keeps nobody waiting."""
+        return not 0 <= now.wall_ms - self.assigned_ms < interval_ms
+
     # What a request must get right.
 
     def member_or_raise(self, member_id: str) -> ConsumerMember:
@@ -262,7 +270,8 @@ class ConsumerGroup:
         return ListedGroup(self.group_id, CONSUMER, self.state.value, CONSUMER)
 
     def described(self, topics_by_id: Mapping[bytes, TopicImage], assignor: str) -> describe.DescribedGroup:
-        """`assignor` is the broker's default. Partitions of topics that are gone are not shown: they have no name."""
+        """`assignor` is the broker's default. A member has what it has not given up yet, as in Kafka 4.3. Partitions of
+        topics that are gone are not shown: they have no name."""
         members = []
         for member in self.members.values():
             shown = describe.Member(
@@ -274,7 +283,7 @@ class ConsumerGroup:
                 member.client_host,
                 list(member.topic_names),
                 member.topic_regex,
-                _described(member.assigned, topics_by_id),
+                _described(member.holds(), topics_by_id),
                 _described(self.targets.get(member.member_id, ()), topics_by_id),
                 CLASSIC_MEMBER if member.classic is not None else CONSUMER_MEMBER,
             )

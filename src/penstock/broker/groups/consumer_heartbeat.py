@@ -2,7 +2,7 @@
 
     1. who speaks: a new member, a known one at its epoch, a static one that is back
     2. what it says of itself; a new subscription, or a change of the topics that the group reads, is a new group epoch
-    3. a new group epoch is a new target for everyone
+    3. a new group epoch is a new target for everyone, at once or with the first heartbeat after the assignment interval
     4. the member's own step towards its target (`reconciliation`)
 
 Nothing is changed here. What was decided comes out as records in one batch, and the answer, which counts
@@ -60,6 +60,7 @@ class ConsumerLimits:
     max_size: int = 2**31 - 1
     assignors: tuple[str, ...] = tuple(ASSIGNORS)
     """The default first."""
+    assignment_interval_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -293,7 +294,7 @@ class _Draft:
             moved = dict(group.targets)
             moved[self._member.member_id] = moved.pop(self._replaced_id, frozenset())
             self._targets = moved
-        if self._epoch > group.assignment_epoch:
+        if self._epoch > group.assignment_epoch and group.may_assign(self._limits.assignment_interval_ms, self._now):
             self._targets = make_target(
                 self._members(), self._regexes, self._topics, self._targets, self._limits.assignors[0]
             )

@@ -28,7 +28,7 @@ from penstock.broker.groups.consumer_group import ConsumerGroup
 from penstock.broker.groups.group import ClassicGroup, GroupLimits
 from penstock.broker.groups.home import Home, HomeState, partition_for
 from penstock.broker.groups.join import join, refusal
-from penstock.broker.groups.leave import leave
+from penstock.broker.groups.leave import leave, nobody_left
 from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
 from penstock.broker.groups.records import GroupRecord, OffsetRecord, Record, decode, encode
 from penstock.broker.groups.shard import Shard
@@ -42,7 +42,7 @@ from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Delta, Image
 from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.api.join_group import JoinGroupRequest
-from penstock.wire.api.leave_group import LeaveGroupResponse, MemberIdentity
+from penstock.wire.api.leave_group import MemberIdentity
 from penstock.wire.api.offset_commit import OffsetCommitRequest
 from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -140,7 +140,7 @@ class GroupCoordinator:
     def on_image(self, image: Image, delta: Delta) -> None:
         """Follow the image: which partitions are ours, and which topics are gone. After the replicas did."""
         self._image = image
-        self.consumers.on_image(image, delta)
+        self.consumers.on_image(image, delta, self._replicas.config)
         for deleted in delta.topics_deleted:
             if deleted.name == OFFSETS_TOPIC:
                 self._unload(tuple(self._homes))
@@ -281,6 +281,9 @@ class GroupCoordinator:
 
     def sync(self, request: SyncGroupRequest, ticket: Ticket) -> None:
         home = self._home(request.group_id)
+        self.consumers.in_turn(home, request.group_id, lambda: self._sync(home, request, ticket))
+
+    def _sync(self, home: Home, request: SyncGroupRequest, ticket: Ticket) -> None:
         if request.group_id in home.shard.consumer_groups:
             ticket(self.consumers.sync_classic(home, request))
             return
@@ -299,15 +302,22 @@ class GroupCoordinator:
         group = home.shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
         return group.heartbeat(member_id, instance_id, generation, self._now())
 
-    def leave(self, group_id: str, leaving: list[MemberIdentity]) -> LeaveGroupResponse:
+    def leave(self, group_id: str, leaving: list[MemberIdentity], ticket: Ticket) -> None:
         home = self._home(group_id)
+        self.consumers.in_turn(home, group_id, lambda: self._leave(home, group_id, leaving, ticket))
+
+    def _leave(self, home: Home, group_id: str, leaving: list[MemberIdentity], ticket: Ticket) -> None:
         if group_id in home.shard.consumer_groups:
-            return self.consumers.leave_classic(home, group_id, leaving)
-        group = home.shard.group_or_raise(group_id, ErrorCode.UNKNOWN_MEMBER_ID)
+            ticket(self.consumers.leave_classic(home, group_id, leaving))
+            return
+        group = home.shard.groups.get(group_id)
+        if group is None:
+            ticket(nobody_left(leaving))
+            return
         out = Outcome()
         response = leave(group, leaving, self._now(), out)
         self._finish(home, group, out)
-        return response
+        ticket(response)
 
     # Offsets and deletion.
 
@@ -392,8 +402,11 @@ class GroupCoordinator:
         home.set_timer(self._loop, self._clock, group_id, deadline_s, lambda: self._on_timer(home, group_id))
 
     def _on_timer(self, home: Home, group_id: str) -> None:
-        """The group may have become one of the other kind since the timer was set, or be gone."""
         home.timers.pop(group_id, None)
+        self.consumers.in_turn(home, group_id, lambda: self._on_time(home, group_id))
+
+    def _on_time(self, home: Home, group_id: str) -> None:
+        """The group may have become one of the other kind since the timer was set, or be gone."""
         group = home.shard.groups.get(group_id)
         if group is None:
             self.consumers.on_timer(home, group_id)

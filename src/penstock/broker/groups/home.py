@@ -41,8 +41,8 @@ class Home:
         self.timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         """Group id -> when it goes off, and what makes it."""
         self.waiting: dict[str, deque[Callable[[], None]]] = {}
-        """Consumer group whose records are on their way -> what must be done after that. Bounded by the requests that
-        connections may have pending."""
+        """Group whose records, as a consumer group or to become one, are on their way -> what must be done after that.
+        Bounded by the requests that connections may have pending."""
 
     def set_timer(
         self,

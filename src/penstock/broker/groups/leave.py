@@ -27,6 +27,13 @@ def leave(group: ClassicGroup, leaving: list[MemberIdentity], now: Now, out: Out
     return LeaveGroupResponse(members=answers)
 
 
+def nobody_left(leaving: list[MemberIdentity]) -> LeaveGroupResponse:
+    """There is no such group."""
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    members = [MemberResponse(each.member_id, each.group_instance_id, unknown) for each in leaving]
+    return LeaveGroupResponse(members=members)
+
+
 def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Outcome) -> ErrorCode:
     if identity.member_id in group.pending_members:
         group.remove(identity.member_id)

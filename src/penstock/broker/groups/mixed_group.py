@@ -137,11 +137,15 @@ def _joiner(
 
 
 def sync(
-    group: ConsumerGroup, request: SyncGroupRequest, topics_by_id: Mapping[bytes, TopicImage]
+    group: ConsumerGroup,
+    request: SyncGroupRequest,
+    topics_by_id: Mapping[bytes, TopicImage],
+    limits: ConsumerLimits,
+    now: Now,
 ) -> SyncGroupResponse:
     member = _member(group, request.member_id, request.group_instance_id, request.generation_id)
     # A member that must give something up does that first, and joins again by itself.
-    if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if _epoch_in_reach(group, limits, now) > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     protocol = _classic(member).supported_protocols[0]
     if request.protocol_name is not None and request.protocol_name != protocol.name:
@@ -150,17 +154,24 @@ def sync(
     return SyncGroupResponse(protocol_type=CONSUMER, protocol_name=protocol.name, assignment=assignment)
 
 
-def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
+def heartbeat(
+    group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, limits: ConsumerLimits, now: Now
+) -> ErrorCode:
     member = _member(group, member_id, instance_id, generation)
     group.keep(member_id, now, _classic(member).session_timeout_ms)
-    if not _is_step_due(group, member):
+    if not _is_step_due(group, member, _epoch_in_reach(group, limits, now)):
         return ErrorCode.NONE
     group.expect_join(member, now)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def _is_step_due(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+def _epoch_in_reach(group: ConsumerGroup, limits: ConsumerLimits, now: Now) -> int:
+    """Which epoch a member that joins now comes to: that of the group, unless the next target must wait."""
+    return group.epoch if group.may_assign(limits.assignment_interval_ms, now) else group.assignment_epoch
+
+
+def _is_step_due(group: ConsumerGroup, member: ConsumerMember, epoch: int) -> bool:
+    if member.epoch < epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     missing = group.targets.get(member.member_id, frozenset()) - member.assigned.keys()
     return member.state is MemberState.UNRELEASED_PARTITIONS and not any(part in group.owners for part in missing)
@@ -228,13 +239,15 @@ def _version(data: bytes) -> int:
 
 
 def read_assignment(assignment: bytes) -> list[tuple[str, int]]:
-    """INCONSISTENT_GROUP_PROTOCOL when it is not one; nothing for none."""
+    """INCONSISTENT_GROUP_PROTOCOL when it is not one, or says more than that; nothing for none."""
     if not assignment:
         return []
     try:
         read = decode(ConsumerProtocolAssignment, 0, memoryview(assignment)[INT16.size :])
     except MalformedError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the assignment cannot be read") from error
+    if read.user_data:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "an assignor's own data would be lost")
     return [(topic.topic, index) for topic in read.assigned_partitions for index in topic.partitions]
 
 

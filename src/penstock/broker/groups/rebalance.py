@@ -157,6 +157,18 @@ def dismiss(group: ClassicGroup, member: Member, code: ErrorCode, out: Outcome) 
     group.remove(member.member_id)
 
 
+def send_all_back(group: ClassicGroup, out: Outcome) -> None:
+    """The rebalance under way is over: whoever waits in it is told to join again."""
+    code = ErrorCode.REBALANCE_IN_PROGRESS
+    for member in group.members.values():
+        if member.awaiting_join is not None:
+            answer = JoinGroupResponse(error_code=code, protocol_name=None, member_id=member.member_id)
+            out.answers.append((member.awaiting_join, answer))
+        if member.awaiting_sync is not None:
+            out.answers.append((member.awaiting_sync, SyncGroupResponse(error_code=code)))
+        member.awaiting_join = member.awaiting_sync = member.join_answer = None
+
+
 def on_time(group: ClassicGroup, now: Now, out: Outcome) -> None:
     """Whatever is due by now."""
     if group.state is State.DEAD:

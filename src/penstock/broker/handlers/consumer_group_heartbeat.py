@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0 and 1: be a member of a consumer group (KIP-848).
 
 See `groups/consumer_heartbeat`. The answer comes when what it says is committed. A new target is made with the first
-heartbeat that finds it missing; Kafka makes at most one in `group.consumer.assignment.interval.ms`.
+heartbeat that finds it missing, at most one in `group.consumer.assignment.interval.ms`: 0 here, and 1000 in Kafka.
 """
 
 from __future__ import annotations

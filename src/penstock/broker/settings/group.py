@@ -8,8 +8,8 @@ from penstock.broker.settings.setting import BOOLEAN, CLUSTER_WIDE, INT, STRING,
 # A table, two lines to a row.
 # fmt: off
 GROUP_SETTINGS = (
-    Setting("consumer.assignment.interval.ms", INT, 1000, CLUSTER_WIDE, check=AtLeast(0),
-            synonyms=("group.consumer.assignment.interval.ms",),
+    Setting("consumer.assignment.interval.ms", INT, 0, CLUSTER_WIDE, check=AtLeast(0), implemented=True,
+            synonyms=("group.consumer.assignment.interval.ms",), differs="as the broker's",
             doc="The shortest time, in milliseconds, between two assignments of this consumer group."),
     Setting("consumer.heartbeat.interval.ms", INT, 5000, CLUSTER_WIDE, check=AtLeast(1), implemented=True,
             synonyms=("group.consumer.heartbeat.interval.ms",),

@@ -8,13 +8,14 @@ from penstock.broker.settings.setting import CLUSTER_WIDE, INT, INT_MAX, LIST, L
 # A table, two lines to a row.
 # fmt: off
 GROUP_COORDINATOR_SETTINGS = (
-    Setting("group.consumer.assignment.interval.ms", INT, 1000, CLUSTER_WIDE, check=AtLeast(0),
+    Setting("group.consumer.assignment.interval.ms", INT, 0, CLUSTER_WIDE, check=AtLeast(0), implemented=True,
+            differs="Kafka waits 1000 ms between assignments; here a consumer should not wait for its partitions",
             doc="The shortest time, in milliseconds, between two assignments of a consumer group."),
     Setting("group.consumer.assignors", LIST, ("uniform", "range"), implemented=True,
             doc="The assignors that consumer groups may use, the default first."),
     Setting("group.consumer.heartbeat.interval.ms", INT, 5000, check=AtLeast(1), implemented=True,
             doc="How often members of a consumer group send a heartbeat, in milliseconds."),
-    Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, check=AtLeast(0),
+    Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, check=AtLeast(0), implemented=True,
             doc="The largest consumer.assignment.interval.ms that a group may set, in milliseconds."),
     Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, check=AtLeast(1), implemented=True,
             doc="The largest consumer.heartbeat.interval.ms that a group may set, in milliseconds."),
@@ -26,7 +27,7 @@ GROUP_COORDINATOR_SETTINGS = (
             check=OneOf(("disabled", "downgrade", "upgrade", "bidirectional"), any_case=True),
             doc="Whether classic groups may become consumer groups and back: disabled, downgrade, upgrade or "
                 "bidirectional."),
-    Setting("group.consumer.min.assignment.interval.ms", INT, 0, check=AtLeast(0),
+    Setting("group.consumer.min.assignment.interval.ms", INT, 0, check=AtLeast(0), implemented=True,
             doc="The smallest consumer.assignment.interval.ms that a group may set, in milliseconds."),
     Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, check=AtLeast(1), implemented=True,
             doc="The smallest consumer.heartbeat.interval.ms that a group may set, in milliseconds."),
