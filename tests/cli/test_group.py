@@ -13,6 +13,8 @@ import penstock as library
 from brokers import Broker, PenstockProcess
 from cli.commands import run, start
 from cli.terminal import on_terminal
+from consumers import ConsumerMember
+from members import find_coordinator, wait_until
 from penstock.errors import ErrorCode, KafkaError
 from ports import free_ports
 
@@ -111,6 +113,34 @@ def test_an_active_group_is_listed_and_described(
         }
         for partition, committed, end, lag in [(0, 3, 10, 7), (1, None, 0, None)]
     ]  # fmt: skip
+
+
+def test_a_consumer_group_is_described_with_its_epoch_and_what_its_members_shall_have(
+    broker: Broker, numbers: str, group: str
+) -> None:
+    with (
+        ConsumerMember(broker.bootstrap, group, "one", [numbers], instance="i") as one,
+        ConsumerMember(broker.bootstrap, group, "two", [numbers]) as two,
+    ):
+        find_coordinator(one, group)
+        assert one.join().error_code == 0
+        wait_until(lambda: one.confirm().error_code == 0 and one.assigned == {numbers: [0, 1]})
+        assert two.join().error_code == 0
+        # Kafka makes the next target a second after the last, and tells the first member to give a partition up.
+        wait_until(lambda: one.beat(have={numbers: [0, 1]}).error_code == 0 and len(one.assigned[numbers]) == 1)
+        found = describe(broker, group)
+        first, second = sorted(found["members"], key=lambda each: each["member_id"])
+    kept = one.assigned[numbers]
+    assert (found["state"], found["type"], found["assignor"]) == ("Reconciling", "consumer", "uniform")
+    assert found["epoch"] == found["assignment_epoch"] > first["epoch"]
+    assert (first["instance_id"], first["client_id"]) == ("i", "penstock-tests")
+    both = [{"topic": numbers, "partition": number} for number in range(2)]
+    assert (first["partitions"], first["target"]) == (both, [both[kept[0]]]), "it has not given the other up yet"
+    assert (second["partitions"], second["target"]) == ([], [both[1 - kept[0]]])
+    shown = run("group", "describe", group, bootstrap=broker.bootstrap).stdout.splitlines()
+    assert shown[0].startswith(f"{group}  Reconciling, consumer, epoch {found['epoch']}, assignor uniform, 2 members")
+    assert shown[-2].split("\t")[-3:] == [str(first["epoch"]), f"{numbers}:0,1", f"{numbers}:{kept[0]}"]
+    assert shown[-1].split("\t")[-2:] == ["-", f"{numbers}:{1 - kept[0]}"]
 
 
 def test_an_active_group_is_neither_reset_nor_deleted(

@@ -2,13 +2,15 @@
 
 The lag of a partition is what the group has not read of it: the end of the log minus the committed offset. Where
 nothing is committed it is not known, and shown as a dash; the group will begin where its consumers are told to.
+Of a consumer group (KIP-848) also its epoch is shown, and what each member has and shall have: that differs while the
+group rebalances.
 Nothing here joins a group, so none of it makes one rebalance.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +156,8 @@ class _Group:
             "type": info.type,
             "assignor": info.assignor or None,
             "coordinator": info.coordinator,
+            "epoch": info.epoch,
+            "assignment_epoch": info.assignment_epoch,
             "lag": self.lag,
             "members": [_member_json(member) for member in info.members],
             "partitions": [position.as_json() for position in self.positions],
@@ -162,7 +166,8 @@ class _Group:
     def show(self) -> None:
         info = self.info
         assignor = [f"assignor {info.assignor}"] if info.assignor else []
-        facts = [info.state, info.type, *assignor, plural(len(info.members), "member"), f"lag {self.lag:,}"]
+        counts = [plural(len(info.members), "member"), f"lag {self.lag:,}"]
+        facts = [info.state, info.type, *_epochs(info), *assignor, *counts]
         click.secho(info.name, bold=True, nl=False)
         click.echo(f"  {', '.join(facts)}, coordinator {info.coordinator}")
         if self.positions:
@@ -171,8 +176,9 @@ class _Group:
                 ("topic", *numbers, "member"), [position.as_row() for position in self.positions], numbers=numbers
             )
         if info.members:
-            columns = ("member", "instance", "client", "host", "partitions")
-            show_table(columns, [_member_row(member) for member in info.members], numbers=columns[-1:])
+            columns = ("member", "instance", "client", "host")
+            own = ("epoch", "has", "shall have") if info.type == CONSUMER else ("partitions",)
+            show_table((*columns, *own), [_member_row(member) for member in info.members], numbers=own[:1])
 
 
 def _describe(cluster: Cluster, groups: Groups, infos: list[GroupInfo]) -> list[_Group]:
@@ -234,12 +240,37 @@ def _member_json(member: GroupMember) -> dict[str, Any]:
         "instance_id": member.instance_id,
         "client_id": member.client_id,
         "host": member.host,
-        "partitions": [{"topic": where.topic, "partition": where.partition} for where in member.partitions],
+        "epoch": member.epoch,
+        "partitions": _partitions_json(member.partitions),
+        "target": None if member.target is None else _partitions_json(member.target),
     }
 
 
+def _partitions_json(partitions: Sequence[TopicPartition]) -> list[dict[str, Any]]:
+    return [{"topic": where.topic, "partition": where.partition} for where in partitions]
+
+
 def _member_row(member: GroupMember) -> tuple[object, ...]:
-    return member.member_id, member.instance_id or "-", member.client_id, member.host, len(member.partitions)
+    who = (member.member_id, member.instance_id or "-", member.client_id, member.host)
+    if member.target is None:
+        return (*who, len(member.partitions))
+    return (*who, member.epoch, _in_short(member.partitions), _in_short(member.target))
+
+
+def _in_short(partitions: Sequence[TopicPartition]) -> str:
+    """`orders:0,1 payments:4`"""
+    numbers: dict[str, list[str]] = {}
+    for where in sorted(partitions):
+        numbers.setdefault(where.topic, []).append(str(where.partition))
+    return " ".join(f"{topic}:{','.join(each)}" for topic, each in numbers.items()) or "-"
+
+
+def _epochs(info: GroupInfo) -> list[str]:
+    """A group whose target is not made yet says both of its epochs."""
+    if info.epoch is None:
+        return []
+    is_behind = info.assignment_epoch != info.epoch
+    return [f"epoch {info.epoch}", *([f"target of epoch {info.assignment_epoch}"] if is_behind else [])]
 
 
 def _or_dash(number: int | None) -> str:

@@ -8,8 +8,8 @@
 
 Rules:
 - a group's coordinator answers for it: it is looked up for each attempt, because it may move;
-- classic groups and consumer groups (KIP-848) are described alike; of other kinds (share, streams) only the listing
-  is known;
+- consumer groups (KIP-848) are described by ConsumerGroupDescribe, classic ones and all groups of older brokers by
+  DescribeGroups; of other kinds (share, streams) only the listing is known;
 - offsets of topics that are deleted are not told;
 - no member is made by any of this: nothing rebalances.
 
@@ -36,7 +36,11 @@ from penstock.wire.api import (
     offset_commit,
     offset_fetch,
 )
-from penstock.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from penstock.wire.api.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from penstock.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from penstock.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from penstock.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -99,18 +103,23 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A consumer, and the partitions that it has."""
+    """A consumer, and the partitions that it has.
+
+    Only in a consumer group does a member have an epoch, and a target: the partitions that it shall have.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group with its members."""
+    """A group with its members. Only a consumer group has epochs: its own, and that of its target."""
 
     name: str
     state: str
@@ -118,6 +127,8 @@ class GroupInfo:
     assignor: str
     coordinator: int
     members: tuple[GroupMember, ...]
+    epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 class Groups:
@@ -232,10 +243,10 @@ class Groups:
         for name, node_id in (self._coordinators(list(names), deadline) if names else {}).items():
             by_coordinator[node_id].append(name)
         for node_id, asked in by_coordinator.items():
-            found |= self._find_classic(asked, node_id, deadline)
+            found |= self._find_consumer(asked, node_id, deadline)
             others = [name for name in asked if name not in found]
             if others:
-                found |= self._find_consumer(others, node_id, deadline)
+                found |= self._find_classic(others, node_id, deadline)
         return found
 
     def _find_classic(self, names: list[str], node_id: int, deadline: float) -> dict[str, GroupInfo]:
@@ -282,16 +293,21 @@ class Groups:
                     each.instance_id,
                     each.client_id,
                     each.client_host,
-                    tuple(
-                        TopicPartition(topic.topic_name, number)
-                        for topic in each.assignment.topic_partitions
-                        for number in topic.partitions
-                    ),
+                    _partitions(each.assignment),
+                    each.member_epoch,
+                    _partitions(each.target_assignment),
                 )
                 for each in group.members
             )
             found[group.group_id] = GroupInfo(
-                group.group_id, group.group_state, CONSUMER, group.assignor_name, node_id, members
+                group.group_id,
+                group.group_state,
+                CONSUMER,
+                group.assignor_name,
+                node_id,
+                members,
+                group.group_epoch,
+                group.assignment_epoch,
             )
         return found
 
@@ -322,6 +338,14 @@ def _committed(response: OffsetFetchResponse, names: Mapping[bytes, str]) -> dic
             if each.committed_offset != _NO_OFFSET:
                 found[TopicPartition(name, each.partition_index)] = each.committed_offset
     return found
+
+
+def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, number)
+        for topic in assignment.topic_partitions
+        for number in sorted(topic.partitions)
+    )
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
