@@ -40,14 +40,22 @@ class Load:
         return cls(memoryview(frame * (in_flight + 1)), len(frame), len(frame), count, error_at)
 
     @classmethod
+    def cycle(cls, frames: Sequence[bytes], count: int, error_at: int, in_flight: int) -> Load:
+        """These frames, all of one size, in turn; the first ones stand at the end again, so that no send wraps."""
+        (frame_bytes,) = {len(frame) for frame in frames}
+        cycle = b"".join(frames)
+        again = cycle * (1 + in_flight // len(frames))
+        return cls(memoryview(cycle + again[: (in_flight + 1) * frame_bytes]), frame_bytes, len(cycle), count, error_at)
+
+    @classmethod
     def sequence(cls, frames: bytearray, count: int, error_at: int) -> Load:
         """Frames that all differ, each sent once."""
         return cls(memoryview(frames), len(frames) // count, len(frames), count, error_at)
 
 
 @dataclass(slots=True)
-class _Channel:
-    """One connection of the pipelined loader."""
+class Channel:
+    """One connection: what it sends, and the answers that it has got."""
 
     socket: socket.socket
     load: Load
@@ -60,8 +68,12 @@ class _Channel:
 
     def send(self) -> bool:
         """Send what the window allows; True when some of it still waits for the socket."""
+        return self.send_until(self.answered + self.in_flight)
+
+    def send_until(self, frames: int) -> bool:
+        """Send until it is so many in all, or all there are."""
         load = self.load
-        allowed = min(self.answered + self.in_flight, load.count) * load.frame_bytes
+        allowed = min(frames, load.count) * load.frame_bytes
         while self.sent_bytes < allowed:
             at = self.sent_bytes % load.period_bytes
             try:
@@ -93,10 +105,10 @@ class _Channel:
 
 def run_pipelined(port: int, loads: Sequence[Load], in_flight: int) -> None:
     """Each load on a connection of its own, `in_flight` requests at a time; returns when all are answered."""
-    channels: dict[int, _Channel] = {}
+    channels: dict[int, Channel] = {}
     try:
         for load in loads:
-            channel = _Channel(connect(port), load, in_flight)
+            channel = Channel(connect(port), load, in_flight)
             channel.socket.setblocking(False)
             channels[channel.socket.fileno()] = channel
         gc.disable()
@@ -108,7 +120,7 @@ def run_pipelined(port: int, loads: Sequence[Load], in_flight: int) -> None:
             channel.socket.close()
 
 
-def _drive(poll: select.epoll, channels: dict[int, _Channel]) -> None:
+def _drive(poll: select.epoll, channels: dict[int, Channel]) -> None:
     deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
     for descriptor, channel in channels.items():
         poll.register(descriptor, select.EPOLLIN)
@@ -129,7 +141,7 @@ def _drive(poll: select.epoll, channels: dict[int, _Channel]) -> None:
             _send(poll, descriptor, channel)
 
 
-def _send(poll: select.epoll, descriptor: int, channel: _Channel) -> None:
+def _send(poll: select.epoll, descriptor: int, channel: Channel) -> None:
     waits = channel.send()
     if waits != channel.is_watching_writes:
         channel.is_watching_writes = waits

@@ -24,6 +24,8 @@ UNITS = {
     "first_start_s": "first start s", "first_start_cpu_s": "first start CPU s", "second_start_s": "second start s",
     "second_start_cpu_s": "second start CPU s", "idle_memory_mb": "idle memory MB",
     "idle_connection_kb": "KB / idle connection",
+    "commits_per_s": "commits/s", "cpu_of_a_core": "CPU, of a core",
+    "first_message_ms": "new consumer, ms", "connected_first_message_ms": "connected before, ms",
     "in_messages_per_s": "in, messages/s", "in_mb_per_s": "in, MB/s", "in_cpu_s_per_gb": "in, CPU s / GB",
     "in_cpu_us_per_message": "in, CPU us / message",
     "out_messages_per_s": "out, messages/s", "out_mb_per_s": "out, MB/s",

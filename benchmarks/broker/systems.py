@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +67,8 @@ class System:
         self.is_profiled = is_profiled
 
     @classmethod
-    def kafka(cls, directory: Path) -> System:
-        return cls("kafka", directory, lambda path: KafkaNode(path, SETTINGS, heap=HEAP))
+    def kafka(cls, directory: Path, settings: Mapping[str, str]) -> System:
+        return cls("kafka", directory, lambda path: KafkaNode(path, {**SETTINGS, **settings}, heap=HEAP))
 
     @classmethod
     def penstock(cls, directory: Path, python: str, profile: Path | None = None) -> System:

@@ -14,6 +14,7 @@ class Rule(Enum):
     RATIO_AT_MOST = "ratio <="
     RATIO_AT_LEAST = "ratio >="
     VALUE_AT_MOST = "<="
+    VALUE_AT_LEAST = ">="
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,19 @@ class Target:
 
     def is_met(self, value: float | None, ratio: float | None) -> bool | None:
         """None when there is nothing to compare, as without Kafka."""
-        judged = value if self.rule is Rule.VALUE_AT_MOST else ratio
+        judged = value if self.rule in (Rule.VALUE_AT_MOST, Rule.VALUE_AT_LEAST) else ratio
         if judged is None:
             return None
-        return judged >= self.limit if self.rule is Rule.RATIO_AT_LEAST else judged <= self.limit
+        is_least = self.rule in (Rule.RATIO_AT_LEAST, Rule.VALUE_AT_LEAST)
+        return judged >= self.limit if is_least else judged <= self.limit
 
 
 WITHIN_NOISE = 0.95
+COMMITS_PER_SECOND = 10_000
+KEPT_UP = 0.99
+"""Of the pace that was set: the last answers come after the last request was due."""
+FIRST_MESSAGE_MS = 100
+FIRST_MESSAGE_CLIENTS = ("confluent", "confluent-consumer", "aiokafka", "kafka-python", "penstock")
 _CLIENT_BOUND = "client-100B-"
 """At 100 B librdkafka in Python is the limit; everywhere else a slower Penstock is a slower Penstock."""
 _THROUGHPUT = {"requests_per_s", "gb_per_s", "in_messages_per_s", "out_messages_per_s"}
@@ -65,6 +72,10 @@ _TARGETS = {
     ("start", "second_start_s"): _at_most(0.2),
     ("start", "idle_memory_mb"): _value(60),
     ("start", "idle_connection_kb"): _value(10),
+    ("commit", "cpu_us_per_request"): _at_most(0.5),
+    ("heartbeat", "cpu_us_per_request"): _at_most(0.5),
+    ("commit-1000-groups", "commits_per_s"): Target(Rule.VALUE_AT_LEAST, COMMITS_PER_SECOND * KEPT_UP),
+    **{(f"first-{client}", "first_message_ms"): _value(FIRST_MESSAGE_MS) for client in FIRST_MESSAGE_CLIENTS},
 }
 
 
