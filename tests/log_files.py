@@ -32,7 +32,7 @@ def partition_directories(log_dir: Path) -> list[Path]:
     return sorted(path for path in log_dir.iterdir() if path.is_dir() and re.search(r"-\d+$", path.name))
 
 
-def check_indexes(log_dir: Path, scratch: Path, segment_bytes: int) -> None:
+def check_indexes(log_dir: Path, scratch: Path, config: LogConfig) -> None:
     """Every index is byte for byte what a scan of its segment makes of it, the newest one's too; nothing is damaged."""
     for directory in partition_directories(log_dir):
         copy = scratch / directory.name
@@ -42,7 +42,7 @@ def check_indexes(log_dir: Path, scratch: Path, segment_bytes: int) -> None:
         name, _, partition = directory.name.rpartition("-")
         log = load_log(
             SystemFiles(), SystemClock(), OpenSegments(), str(copy), TopicPartition(name, int(partition)), bytes(16),
-            LogConfig(segment_bytes=segment_bytes), is_clean=False,
+            config, is_clean=False,
         )  # fmt: skip
         assert not log.corruptions, log.corruptions
         log.close()
