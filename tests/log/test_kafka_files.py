@@ -16,8 +16,10 @@ from penstock.env.clock import SystemClock
 from penstock.env.files import SystemFiles
 from penstock.errors import StorageError
 from penstock.log.config import LogConfig
+from penstock.log.loader import load_log
 from penstock.log.log import Log
 from penstock.log.manager import LogManager
+from penstock.log.open_segments import OpenSegments
 from penstock.types import TopicPartition, topic_id_from_text
 from penstock.wire.compression import compress
 from penstock.wire.record import Record, iterate_records
@@ -172,3 +174,34 @@ def test_a_directory_that_kafka_wrote_is_read_record_for_record(tmp_path: Path, 
     assert found is not None
     assert found.offset == next(each.offset for each in records if each.timestamp >= records[4321].timestamp)
     manager.close()
+
+
+def test_kafka_goes_on_with_what_we_wrote_through_several_stops(tmp_path: Path) -> None:
+    """Kafka takes the last time index entry of a stopped log for its largest timestamp, and does not look further."""
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    admins = pytest.importorskip("confluent_kafka.admin")
+    now_ms = SystemClock().now_ms()
+    with oracle.KafkaNode(tmp_path / "kafka", {"num.partitions": "1"}) as kafka:
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.produce("shared", b"0", timestamp=now_ms)
+        assert producer.flush(60) == 0
+        kafka.stop()
+        directory = str(kafka.log_dir / "shared-0")
+        for number in range(1, 10):
+            log = load_log(
+                SystemFiles(), SystemClock(), OpenSegments(), directory, TopicPartition("shared", 0), bytes(16), CONFIG
+            )
+            log.append_as_leader(batch([b"%d" % number], timestamp=now_ms + number * 10), log.epochs.latest_epoch)
+            log.close()
+        kafka.start()
+        producer.produce("shared", b"10", timestamp=now_ms)
+        assert producer.flush(60) == 0
+        admin = admins.AdminClient({"bootstrap.servers": kafka.bootstrap})
+        partition = confluent_kafka.TopicPartition("shared", 0)
+        for spec, expected in (
+            (admins.OffsetSpec.latest(), 11),
+            (admins.OffsetSpec.max_timestamp(), 9),
+            (admins.OffsetSpec.for_timestamp(now_ms + 41), 5),
+        ):
+            (found,) = admin.list_offsets({partition: spec}).values()
+            assert found.result(30).offset == expected
