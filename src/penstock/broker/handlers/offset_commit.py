@@ -28,14 +28,21 @@ def handle(context: Context, call: Call, request: OffsetCommitRequest) -> Offset
     response = commit.response
     if not commit.records and commit.has_refused:
         return response
-    later = Later()
+    later: Later | None = None
+    is_done = False
 
     def on_done(error: KafkaError | None) -> None:
+        nonlocal is_done
+        is_done = True
         if error is not None:
             _refuse_rest(response, error.code)
-        later.finish(lambda: response)
+        if later is not None:
+            later.finish(lambda: response)
 
     context.groups.commit_offsets(request, call.version, commit.records, on_done)
+    if is_done:  # as always where nobody waits for the disk
+        return response
+    later = Later()
     return later
 
 
