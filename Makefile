@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 TESTS := $(VENV)/.installed-dev
 ARGS ?=
 
-.PHONY: help serve test fast check bench fmt clean
+.PHONY: help serve test fast check bench bench-groups fmt clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 serve: $(STAMP) ## Run a broker on 127.0.0.1:9092 (ARGS="--listen HOST:PORT --data DIR ..." to change that)
 	@$(BIN)/penstock serve $(ARGS)
@@ -28,6 +28,9 @@ check: $(TESTS) ## Lint, check the format and the types
 
 bench: $(TESTS) ## Compare the broker with Apache Kafka (needs Java and Maven; ARGS="--quick" for a short run)
 	@$(BIN)/python -m benchmarks.broker --out benchmarks/results/broker.json $(ARGS)
+
+bench-groups: $(TESTS) ## Compare consumer groups: commits, heartbeats, the first message (needs Java and Maven)
+	@$(BIN)/python -m benchmarks.groups --out benchmarks/results/groups.json $(ARGS)
 
 fmt: $(TESTS) ## Put the code in order
 	@$(BIN)/ruff check --fix .

@@ -9,6 +9,7 @@ from benchmarks.broker import frames
 from crc32c import crc32c
 
 import raw
+from fake_broker import response_frame
 
 
 @pytest.mark.parametrize("size_bytes", [1 << 10, 16 << 10, 100 << 10, 900 << 10])
@@ -35,7 +36,9 @@ def test_sequenced_frames_count_up_and_have_right_crcs():
 @pytest.mark.parametrize("partitions", [1, 126, 127, 1000])
 def test_the_error_code_of_a_produce_answer_stands_where_the_loader_looks(partitions: int):
     answers = [{"index": index, "error_code": 0x1234, "base_offset": 0} for index in range(partitions)]
-    data = _response("Produce", frames.PRODUCE_VERSION, responses=[{"name": "a-topic", "partition_responses": answers}])
+    data = response_frame(
+        "Produce", frames.PRODUCE_VERSION, responses=[{"name": "a-topic", "partition_responses": answers}]
+    )
     at = frames.produce_error_at("a-topic", partitions)
     assert struct.unpack_from(">h", data, at)[0] == 0x1234
 
@@ -43,7 +46,7 @@ def test_the_error_code_of_a_produce_answer_stands_where_the_loader_looks(partit
 def test_the_fields_of_a_fetch_answer_stand_where_the_reader_looks():
     partition = {"partition_index": 0, "error_code": 0x1234, "records": b"the records"}
     partition |= {"high_watermark": 1, "aborted_transactions": None}
-    data = _response("Fetch", frames.FETCH_VERSION, responses=[{"topic": "a-topic", "partitions": [partition]}])
+    data = response_frame("Fetch", frames.FETCH_VERSION, responses=[{"topic": "a-topic", "partitions": [partition]}])
     answer = frames.FetchAnswer.of("a-topic")
     assert struct.unpack_from(">h", data, answer.error_at)[0] == 0x1234
     assert struct.unpack_from(">i", data, answer.records_length_at)[0] == len(b"the records")
@@ -55,12 +58,3 @@ def test_a_fetch_frame_takes_another_offset_and_nothing_else_changes():
     before, after = bytes(frame.at(5)), bytes(frame.at(6))
     assert len(before) == len(after)
     assert [index for index in range(len(before)) if before[index] != after[index]] == [frame.offset_at + 7]
-
-
-def _response(api: str, version: int, **fields: object) -> bytes:
-    """A whole answer with its length, as a broker would send it."""
-    message_type = raw.message_class(f"{api}Response")
-    response = message_type(version=version, **raw._structs(message_type, version, fields))
-    response.with_header(correlation_id=1)
-    body = bytes(response.encode(header=True))
-    return struct.pack(">i", len(body)) + body

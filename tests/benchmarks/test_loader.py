@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import struct
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 from benchmarks.broker.frames import Batch, FetchAnswer
 from benchmarks.broker.loader import Load, run_one_at_a_time, run_pipelined
 from benchmarks.broker.reader import run_reader
 
+from fake_broker import serve
+
 FRAME = struct.pack(">i", 12) + b"twelve bytes"
 GOOD = struct.pack(">ih", 2, 0)
 BAD = struct.pack(">ih", 2, 7)
 ERROR_AT = 4
-
-
-@contextmanager
-def serve(answer: Callable[[bytes], bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """A broker that answers each request with `answer(request)`; gives its port and the requests it got."""
-    got: list[bytes] = []
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def talk(connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as stream:
-            while length := stream.read(4):
-                request = stream.read(struct.unpack(">i", length)[0])
-                got.append(request)
-                try:
-                    connection.sendall(answer(request))
-                except OSError:
-                    return
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=talk, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    try:
-        yield listener.getsockname()[1], got
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
 
 
 def test_every_frame_of_every_connection_is_sent_and_answered():
