@@ -24,6 +24,9 @@ from clients import Confluent, Record
 
 DEADLINE_SECONDS = 60.0
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
+POLL_MS = 3000
+"""kafka-python may forget a join that takes longer than the poll it began in."""
+
 SESSION = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
 
 
@@ -32,24 +35,35 @@ def produce(broker: Broker, topic: str, count: int, partition: int = 0, start: i
     Confluent().produce(broker.bootstrap, topic, records, partition=partition)
 
 
+def subscribed(broker: Broker, topic: str, group: str, **options: Any) -> kafka.KafkaConsumer:
+    """A kafka-python consumer that knows the topic's partitions before it joins.
+
+    Else it may assign none of them, join again when it knows them, and now and then hang in the middle of that.
+    """
+    consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=group, **SESSION, **options)
+    assert consumer.partitions_for_topic(topic)
+    consumer.subscribe([topic])
+    return consumer
+
+
 class Polled:
     """A kafka-python consumer that is polled by a thread of its own, as a rebalance needs."""
 
     def __init__(self, broker: Broker, topic: str, group: str, **options: Any) -> None:
-        # It may assign before it knows the topic's partitions, and notices only when it asks for metadata again.
-        refreshed = {**SESSION, "metadata_max_age_ms": 500, **options}
-        self.consumer = kafka.KafkaConsumer(topic, bootstrap_servers=broker.bootstrap, group_id=group, **refreshed)
+        self.consumer = subscribed(broker, topic, group, **options)
         self.values: list[int] = []
-        self.owned: set[int] = set()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            for messages in self.consumer.poll(timeout_ms=50).values():
+            for messages in self.consumer.poll(timeout_ms=POLL_MS).values():
                 self.values += [int(message.value) for message in messages]
-            self.owned = {each.partition for each in self.consumer.assignment()}
+
+    @property
+    def owned(self) -> set[int]:
+        return {each.partition for each in self.consumer.assignment()}
 
     def close(self) -> None:
         self._stopping.set()
@@ -95,11 +109,11 @@ def test_kafka_python_consumers_share_the_partitions(
 def test_kafka_python_commits_and_begins_there(broker: Broker, group: str, topic: str) -> None:
     produce(broker, topic, 10)
     partition = kafka.TopicPartition(topic, 0)
-    one = kafka.KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, group_id=group, enable_auto_commit=False, **SESSION
-    )
+    one = subscribed(broker, topic, group, enable_auto_commit=False)
     got: list[int] = []
-    wait_until(lambda: bool(got.extend(int(m.value) for ms in one.poll(100).values() for m in ms)) or len(got) == 10)
+    wait_until(
+        lambda: bool(got.extend(int(m.value) for ms in one.poll(POLL_MS).values() for m in ms)) or len(got) == 10
+    )
     one.commit({partition: kafka.OffsetAndMetadata(6, "six", -1)})
     assert one.committed(partition) == 6
     one.close()
