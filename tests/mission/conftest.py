@@ -36,7 +36,14 @@ def group() -> str:
 @pytest.fixture(scope="session")
 def watchful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockProcess]:
     """A broker that allows short sessions, so that a consumer's death is noticed within a second."""
-    with PenstockProcess(tmp_path_factory.mktemp("watchful"), {"group.min.session.timeout.ms": "500"}) as process:
+    settings = {
+        "group.min.session.timeout.ms": "500",
+        "group.consumer.min.session.timeout.ms": "500",
+        "group.consumer.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "200",
+    }
+    with PenstockProcess(tmp_path_factory.mktemp("watchful"), settings) as process:
         yield process
 
 

@@ -1,4 +1,4 @@
-"""M01: broker, topic, partition, segment, offset, producer, consumer. A user names only the topic."""
+"""M01: broker, topic, partition, segment, offset, producer, consumer, consumer group. A user names only the topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from brokers import PenstockProcess
 from clients import Confluent, Record
 
 
-def test_m01_a_user_names_only_the_topic(penstock: PenstockProcess, topic_on_penstock: Callable[..., str]) -> None:
+def test_m01_a_user_names_only_the_topic(
+    penstock: PenstockProcess, topic_on_penstock: Callable[..., str], group: str
+) -> None:
     topic = topic_on_penstock(partitions=4)
     producer = confluent_kafka.Producer({"bootstrap.servers": penstock.bootstrap})
     delivered: list[tuple[int, int]] = []
@@ -25,6 +27,17 @@ def test_m01_a_user_names_only_the_topic(penstock: PenstockProcess, topic_on_pen
     assert producer.flush(30) == 0
     assert {partition for partition, _ in delivered} == {0, 1, 2, 3}
     assert len(set(delivered)) == 100, "partition and offset name a message"
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": penstock.bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    read: list[tuple[int, int]] = []
+    while len(read) < 100:
+        (message,) = consumer.consume(1, timeout=30)
+        assert message.error() is None
+        read.append((message.partition() or 0, message.offset() or 0))
+    consumer.close()
+    assert sorted(read) == sorted(delivered), "the group's consumer got them all by the topic's name alone"
 
 
 def test_m01_every_partition_has_a_directory_and_a_first_segment(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 import penstock as library
 from brokers import PenstockProcess
@@ -10,6 +13,7 @@ from clients import Confluent, Record
 from mission.watching import poll_until
 
 MESSAGES = 100
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 def filled(broker: PenstockProcess, topic: str, partitions: int) -> None:
@@ -18,11 +22,15 @@ def filled(broker: PenstockProcess, topic: str, partitions: int) -> None:
         Confluent().produce(broker.bootstrap, topic, records, partition=partition)
 
 
-def test_m02_point_to_point(penstock: PenstockProcess, topic_on_penstock: Callable[..., str], group: str) -> None:
+@both_protocols
+def test_m02_point_to_point(
+    penstock: PenstockProcess, topic_on_penstock: Callable[..., str], group: str, protocol: str
+) -> None:
     topic = topic_on_penstock(partitions=4)
+    settings: Any = {"group": group, "options": {"group.protocol": protocol}}
     with (
-        library.Consumer(topic, penstock.bootstrap, group=group) as one,
-        library.Consumer(topic, penstock.bootstrap, group=group) as two,
+        library.Consumer(topic, penstock.bootstrap, **settings) as one,
+        library.Consumer(topic, penstock.bootstrap, **settings) as two,
     ):
         poll_until(lambda: len(one.assignment) == len(two.assignment) == 2, one, two)
         filled(penstock, topic, 4)
@@ -32,12 +40,22 @@ def test_m02_point_to_point(penstock: PenstockProcess, topic_on_penstock: Callab
     assert len(got[one]) == len(got[two]) == MESSAGES / 2
 
 
-def test_m02_broadcast(penstock: PenstockProcess, topic_on_penstock: Callable[..., str], group: str) -> None:
+@both_protocols
+def test_m02_broadcast(
+    penstock: PenstockProcess, topic_on_penstock: Callable[..., str], group: str, protocol: str
+) -> None:
+    """Two groups at once, both while the messages come."""
     topic = topic_on_penstock()
-    filled(penstock, topic, 1)
-    for name in (f"{group}-billing", f"{group}-shipping"):
-        with library.Consumer(topic, penstock.bootstrap, group=name, stop_at_end=True) as consumer:
-            assert [int(message.value) for message in consumer] == list(range(MESSAGES))
+    options = {"group.protocol": protocol}
+    with (
+        library.Consumer(topic, penstock.bootstrap, group=f"{group}-billing", options=options) as billing,
+        library.Consumer(topic, penstock.bootstrap, group=f"{group}-shipping", options=options) as shipping,
+    ):
+        poll_until(lambda: len(billing.assignment) == len(shipping.assignment) == 1, billing, shipping)
+        filled(penstock, topic, 1)
+        got: dict[library.Consumer, list[int]] = {billing: [], shipping: []}
+        poll_until(lambda: min(map(len, got.values())) >= MESSAGES, billing, shipping, got=got)
+    assert got[billing] == got[shipping] == list(range(MESSAGES))
 
 
 def test_m02_groups_do_not_disturb_each_other(

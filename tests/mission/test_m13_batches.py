@@ -52,4 +52,18 @@ def test_m13_a_fetch_waits_for_min_bytes_but_not_longer_than_max_wait(
             assert consumer.is_silent(0.1) == (raw.fetch(producer, topic).high_watermark == 1)
         answer = consumer.receive("Fetch", 12).responses[0].partitions[0]
         assert raw.values(answer.records) == [b"x" * 200] * 2
-        assert raw.fetch(consumer, topic, 2, max_wait_ms=100, min_bytes=500).error_code == 0
+        ended = raw.fetch(consumer, topic, 2, max_wait_ms=100, min_bytes=500)
+        assert (ended.error_code, raw.values(ended.records)) == (0, []), "min bytes never came"
+
+
+def test_m13_a_fetch_brings_no_more_than_max_bytes_but_always_a_batch(
+    penstock: PenstockProcess, topic_on_penstock: Callable[..., str]
+) -> None:
+    topic = topic_on_penstock()
+    with raw.Connection(penstock.bootstrap) as connection:
+        for _ in range(10):
+            raw.produce(connection, topic, raw.batch([b"x" * 1000]))
+        size = len(raw.fetch(connection, topic).records) // 10
+        assert len(raw.fetch(connection, topic, partition_max_bytes=3 * size).records) == 3 * size
+        assert len(raw.fetch(connection, topic, max_bytes=5 * size).records) == 5 * size
+        assert len(raw.fetch(connection, topic, partition_max_bytes=1, max_bytes=1).records) >= size
