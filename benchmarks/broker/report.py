@@ -53,6 +53,11 @@ class Row:
         return target_of(self.cell, self.figure)
 
     @property
+    def judged(self) -> float | None:
+        """What its target is about."""
+        return None if self.target is None else self.target.judged(self.penstock, self.ratio)
+
+    @property
     def is_met(self) -> bool | None:
         return None if self.target is None else self.target.is_met(self.penstock, self.ratio)
 
@@ -127,9 +132,7 @@ def show_summary(results: Results, console: Console) -> None:
     missed = [row for row in judged if not row.is_met]
     console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met", style="green" if not missed else "red")
     for row in missed:
-        console.print(
-            f"  missed: {row.cell}, {UNITS[row.figure]}: {_number(row.ratio or row.penstock)}, target {row.target}"
-        )
+        console.print(f"  missed: {row.cell}, {UNITS[row.figure]}: {_number(row.judged)}, target {row.target}")
     for cell, reason in results.failures.items():
         console.print(f"  failed: {cell}: {reason}", style="red", markup=False)
 

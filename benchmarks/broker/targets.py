@@ -27,9 +27,13 @@ class Target:
     def __str__(self) -> str:
         return f"{self.rule.value} {self.limit:g}"
 
+    def judged(self, value: float | None, ratio: float | None) -> float | None:
+        """Which of the two the rule is about."""
+        return value if self.rule in (Rule.VALUE_AT_MOST, Rule.VALUE_AT_LEAST) else ratio
+
     def is_met(self, value: float | None, ratio: float | None) -> bool | None:
         """None when there is nothing to compare, as without Kafka."""
-        judged = value if self.rule in (Rule.VALUE_AT_MOST, Rule.VALUE_AT_LEAST) else ratio
+        judged = self.judged(value, ratio)
         if judged is None:
             return None
         is_least = self.rule in (Rule.RATIO_AT_LEAST, Rule.VALUE_AT_LEAST)
