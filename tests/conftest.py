@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import oracle
@@ -30,6 +31,11 @@ from members import find_every_coordinator
 
 SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
 SESSION_PREFIX = "penstock-session-"
+
+hypothesis.settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)  # both go by the clock, which says nothing on a busy machine
+hypothesis.settings.load_profile("penstock")
 
 
 @dataclass(frozen=True, slots=True)
