@@ -110,11 +110,14 @@ def test_a_group_that_waits_for_members_to_join(classic: NewClassic, modern: New
     shared_out(one, two, topic)
 
 
-def test_a_group_with_an_assignor_of_its_own_is_refused(classic: NewClassic, modern: NewModern, topic: str) -> None:
-    """What the assignor keeps in the assignment would be lost."""
+def test_a_group_whose_assignor_keeps_data_in_the_assignment(
+    classic: NewClassic, modern: NewModern, broker: Broker, topic: str
+) -> None:
+    """Kafka refuses, for they would be lost. librdkafka's cooperative-sticky leaves some there that nobody reads, and
+    takes the refusal for the end: such groups could not be upgraded."""
     one, two = classic(), modern("two")
     one.join()
     one.sync({one.id: assignment(topic, 0, 1, data=b"mine")})
-    assert two.join().error_code == Code.group_id_not_found
-    assert one.heartbeat() == 0
-    assert kind(one, one.group) == "classic"
+    is_kafka = broker.name == "kafka"
+    assert two.join().error_code == (Code.group_id_not_found if is_kafka else 0)
+    assert kind(one, one.group) == ("classic" if is_kafka else "consumer")

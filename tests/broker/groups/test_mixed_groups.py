@@ -175,11 +175,6 @@ def unreadable(group: ClassicGroup) -> None:
     group.members["a"].assignment = b"\0\3\xff"
 
 
-def with_data_of_its_own(group: ClassicGroup) -> None:
-    assignment = mixed_group.ConsumerProtocolAssignment([], b"data")
-    group.members["a"].assignment = b"\0\3" + bytes(encode(assignment, 3))
-
-
 def too_large(group: ClassicGroup) -> None:
     for number in range(MAX_SIZE):
         group.members[f"m{number}"] = group.members["a"].renamed(f"m{number}")
@@ -187,7 +182,7 @@ def too_large(group: ClassicGroup) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [of_connect, too_large, sharing, unreadable, with_data_of_its_own],
+    [of_connect, too_large, sharing, unreadable],
     ids=lambda change: change.__name__,
 )
 def test_a_group_that_cannot_be_a_consumer_group_stays_classic(change: Callable[[ClassicGroup], None]) -> None:

@@ -239,15 +239,13 @@ def _version(data: bytes) -> int:
 
 
 def read_assignment(assignment: bytes) -> list[tuple[str, int]]:
-    """INCONSISTENT_GROUP_PROTOCOL when it is not one, or says more than that; nothing for none."""
+    """INCONSISTENT_GROUP_PROTOCOL when it is not one; nothing for none. An assignor's own data are left out."""
     if not assignment:
         return []
     try:
         read = decode(ConsumerProtocolAssignment, 0, memoryview(assignment)[INT16.size :])
     except MalformedError as error:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the assignment cannot be read") from error
-    if read.user_data:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "an assignor's own data would be lost")
     return [(topic.topic, index) for topic in read.assigned_partitions for index in topic.partitions]
 
 
