@@ -19,6 +19,8 @@ from typing import Any
 
 HEARTBEAT_MS = 200
 COMMIT_INTERVAL_MS = 100
+KAFKA_PYTHON_POLL_MS = 2000
+"""It forgets a join that outlasts the poll in which it began."""
 
 
 class Teller:
@@ -101,9 +103,10 @@ def run_kafka_python(teller: Teller, settings: dict[str, Any]) -> None:
         partition_assignment_strategy=[CooperativeStickyAssignor if is_cooperative else RangePartitionAssignor],
     )
     pattern = settings["pattern"]
+    consumer.topics()  # one that joins before it knows the partitions joins again, and now and then hangs in that
     consumer.subscribe(topics=settings["topics"] or (), pattern=f"^({pattern})$" if pattern else None)
     while not teller.is_stopping:
-        polled = consumer.poll(timeout_ms=50)
+        polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         teller.owned(consumer.assignment())
         for partition, messages in polled.items():
             for message in messages:
