@@ -420,6 +420,11 @@ class Log:
         high_watermark = self.high_watermark
         return high_watermark if first_unstable >= high_watermark else max(first_unstable, self.log_start_offset)
 
+    @property
+    def is_unstable(self) -> bool:
+        """A transaction is open, or its end is not safe yet, below the high watermark."""
+        return self._transactions.first_unstable_offset < self.high_watermark
+
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have batches from the offset up to the end; the order is that of markers."""
         with self._reading():
