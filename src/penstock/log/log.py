@@ -275,6 +275,7 @@ class Log:
         if self.config.log_append_time:
             set_log_append_time(batch, 0, now_ms)
         segment = self._segment_for(len(batch), offset, now_ms, now_ms)
+        self._recall_aborted(segment)
         OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
         try:
             segment.append(batch, len(batch), offset, now_ms)
@@ -285,6 +286,11 @@ class Log:
         if aborted is not None:
             segment.add_aborted(aborted)
         return offset
+
+    def _recall_aborted(self, segment: Segment) -> None:
+        """The index is read, if it has to be, before a marker is written: after that nothing may fail."""
+        with self._reading():
+            _ = segment.transaction_index
 
     def append_as_follower(self, records: Bytes) -> AppendResult:
         """Take what the leader sent, offsets and epochs as they are; a cut batch at the end is left out."""
@@ -304,6 +310,8 @@ class Log:
             segment = self._segment_for(size, last.last_offset, max_timestamp, self._clock.now_ms())
             for _, header in group:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
+                if header.is_control:
+                    self._recall_aborted(segment)
             try:
                 segment.append_all(whole[start : start + size], [header for _, header in group])
             except OSError as error:

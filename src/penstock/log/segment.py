@@ -158,7 +158,8 @@ class Segment:
     @property
     def transaction_index(self) -> TransactionIndex:
         if self._transaction_index is None:
-            self._transaction_index = TransactionIndex(self._files, self.path(TRANSACTION_INDEX_SUFFIX))
+            path = self.path(TRANSACTION_INDEX_SUFFIX)
+            self._transaction_index = TransactionIndex(self._files, path, is_empty=not self.has_aborted)
         if not self.is_active:
             self._open_segments.touch(self)
         return self._transaction_index

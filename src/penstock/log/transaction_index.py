@@ -51,10 +51,11 @@ class TransactionIndex:
 
     __slots__ = ("_files", "_path", "_written", "entries")
 
-    def __init__(self, files: Files, path: str) -> None:
+    def __init__(self, files: Files, path: str, *, is_empty: bool = False) -> None:
+        """With `is_empty` nothing is read: there is no file, or it does not count."""
         self._files = files
         self._path = path
-        data = read_or_none(files, path) or b""
+        data = b"" if is_empty else read_or_none(files, path) or b""
         whole = len(data) - len(data) % ENTRY_SIZE
         self.entries = [AbortedTransaction(*rest) for version, *rest in _ENTRY.iter_unpack(data[:whole])]
         self._written = len(self.entries)
