@@ -286,6 +286,9 @@ class LogMachine(RuleBasedStateMachine):
         self.open_again(is_clean=False)
         assert self.log.log_end_offset >= synced, "synced records were lost"
         assert self.log.log_end_offset <= self.end
+        if synced < self.start == self.log.log_end_offset:
+            # Maybe everything that was not deleted is lost, and some that was: who wrote it is then not known either.
+            self.truncate_fully(ahead=0)
         self.forget_from(self.log.log_end_offset)
         for corruption in self.log.corruptions:
             hole = corruption.hole

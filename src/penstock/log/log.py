@@ -554,7 +554,7 @@ class Log:
         """Before batches go, a durable snapshot of the producers that can only be known from them."""
         if not self.producers.entries:
             return
-        if first_offset in self.producers.snapshot_offsets:
+        if self.producers.read_snapshot(first_offset) is not None:
             self.producers.sync_snapshot(first_offset)
         else:
             self.flush()  # a crash that loses records below a snapshot makes it useless

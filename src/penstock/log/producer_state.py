@@ -272,7 +272,7 @@ class ProducerStateManager:
     def clear(self) -> None:
         """Forget every producer; the snapshots stay."""
         self._producers.clear()
-        self.transactions.restore({})
+        self.transactions.clear()
         self.verifications.clear()
 
     def load(self, end_offset: int) -> int | None:
@@ -282,17 +282,32 @@ class ProducerStateManager:
         """
         self.clear()
         self.snapshot_offsets = self._list_snapshots()
-        for offset in reversed(self.snapshot_offsets):
-            if offset > end_offset:
-                continue
-            entries = decode_snapshot(read_or_none(self._files, self._path(offset)) or b"")
-            if entries is not None:
-                self._producers = {entry.producer_id: entry for entry in entries}
-                first_offsets = {entry.producer_id: entry.current_txn_first_offset for entry in entries}
-                self.transactions.restore({each: first for each, first in first_offsets.items() if first >= 0})
-                return offset
-            _logger.warning("%s cannot be read and is not used; the log is replayed instead", self._path(offset))
-        return None
+        return self.add_missing(end_offset)
+
+    def add_missing(self, end_offset: int) -> int | None:
+        """As `load`, for producers that are not known: after a replay from an older snapshot than the newest, those
+        whose batches are all gone."""
+        offset, entries = self._newest_snapshot(end_offset)
+        missing = [entry for entry in entries if entry.producer_id not in self._producers]
+        self._producers |= {entry.producer_id: entry for entry in missing}
+        first_offsets = {entry.producer_id: entry.current_txn_first_offset for entry in missing}
+        self.transactions.add({each: first for each, first in first_offsets.items() if first != NO_OFFSET})
+        return offset
+
+    def _newest_snapshot(self, end_offset: int) -> tuple[int | None, list[ProducerStateEntry]]:
+        """The newest that can be read at or below the offset; those that cannot are removed."""
+        for offset in reversed(self.snapshot_offsets.copy()):
+            if offset <= end_offset:
+                entries = self.read_snapshot(offset)
+                if entries is not None:
+                    return offset, entries
+                _logger.warning("%s cannot be read and is not used; the log is replayed instead", self._path(offset))
+                self._delete([offset])
+        return None, []
+
+    def read_snapshot(self, offset: int) -> list[ProducerStateEntry] | None:
+        """The producers as of the offset; None when there is no such snapshot, or it is damaged."""
+        return decode_snapshot(read_or_none(self._files, self._path(offset)) or b"")
 
     def take_snapshot(self, offset: int, *, sync: bool = True) -> None:
         """Write the state, which is that of all records below the offset; on return it survives a crash.

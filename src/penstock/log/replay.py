@@ -28,7 +28,7 @@ def replay_producers(
     """The newest snapshot at or below the end, and every batch since.
 
     With `reindex_from`, a segment's base offset, the transaction indexes of that segment and those after it are made
-    anew: then the snapshot is one at or below that offset.
+    anew: then the snapshot is one at or below that offset, and newer ones add what they alone know.
     """
     start_offset = producers.load(end_offset if reindex_from is None else min(end_offset, reindex_from)) or 0
     for segment in segments:
@@ -36,6 +36,8 @@ def replay_producers(
             aborted = _replay_segment(segment, producers, start_offset)
             if reindex_from is not None and segment.base_offset >= reindex_from:
                 segment.replace_aborted(aborted)
+    if reindex_from is not None:
+        producers.add_missing(end_offset)
 
 
 def _replay_segment(segment: Segment, producers: ProducerStateManager, start_offset: int) -> list[AbortedTransaction]:

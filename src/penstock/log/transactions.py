@@ -47,9 +47,14 @@ class Transactions:
         oldest = next(iter(self.ongoing.values()), NONE_UNSTABLE)
         self.first_unstable_offset = min([oldest, *(first for first, _ in self.unreplicated)])
 
-    def restore(self, ongoing: dict[int, int]) -> None:
-        """Become what a snapshot says: producer id -> first offset."""
+    def add(self, ongoing: dict[int, int]) -> None:
+        """Those of a snapshot too: producer id -> first offset."""
+        merged = sorted((self.ongoing | ongoing).items(), key=lambda item: item[1])
         self.ongoing.clear()
-        self.ongoing.update(sorted(ongoing.items(), key=lambda item: item[1]))
+        self.ongoing.update(merged)
+        self.first_unstable_offset = min([self.first_unstable_offset, *ongoing.values()])
+
+    def clear(self) -> None:
+        self.ongoing.clear()
         self.unreplicated.clear()
-        self.first_unstable_offset = next(iter(self.ongoing.values()), NONE_UNSTABLE)
+        self.first_unstable_offset = NONE_UNSTABLE
