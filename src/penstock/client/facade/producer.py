@@ -288,6 +288,10 @@ class Producer:
         acks = given.get("acks", given.get("request.required.acks", "all"))
         if str(acks) in ("all", "-1"):
             ours["enable.idempotence"] = True
+        if "transactional.id" in given:
+            # librdkafka forgets all brokers when the last one is gone, and with them the coordinator for whose answer a
+            # transaction then waits for ever (its issue 5511); without that it connects again.
+            ours["metadata.recovery.strategy"] = "none"
         return ours
 
 
