@@ -208,4 +208,7 @@ def test_version_2_goes_on_with_a_new_id_when_the_epochs_are_used_up():
 def test_a_producer_at_its_last_epoch_can_be_fenced():
     fenced = steps.fence(ongoing(LAST_CLIENT_EPOCH), 200)
     assert fenced.producer_epoch == MAX_EPOCH
-    assert init(steps.complete(fenced, 300)) is None, "and then a new producer id is needed"
+    now = steps.complete(fenced, 300)
+    assert init(now) is None, "and then a new producer id is needed"
+    assert init(now, expected=(7, LAST_CLIENT_EPOCH), new_id=9).producer_id == 9, "by the one that was fenced too"
+    assert code_of(lambda: end(now, LAST_CLIENT_EPOCH, False)) is ErrorCode.PRODUCER_FENCED, "nobody is given the last"

@@ -39,6 +39,8 @@ TIMEOUT_MS = 1_000
 CLIENTS = st.sampled_from(("a", "b"))
 VERSIONS = st.sampled_from((TV_0, TV_2))
 PARTITIONS = [TopicPartition("t", index) for index in range(4)]
+FATES = st.sampled_from(("written", "written", "written", "written", "held", "failed"))
+"""Of a record: most are written at once."""
 
 
 class Transactions(RuleBasedStateMachine):
@@ -68,9 +70,15 @@ class Transactions(RuleBasedStateMachine):
         known = self.known
         return known.pending if known is not None else None
 
-    def begin_write(self, decided: TransactionMetadata, what: str) -> None:
+    def begin_write(self, decided: TransactionMetadata, what: str, fate: str = "held") -> None:
         assert self.waiting is None
         self.waiting = (decided, None, what)
+        if fate == "written":
+            self.write_succeeds()
+            if decided.state in ENDING:
+                self.markers_are_written(fate)
+        elif fate == "failed":
+            self.waiting = None
 
     def new_id(self) -> int:
         self.next_producer_id += 1
@@ -78,8 +86,8 @@ class Transactions(RuleBasedStateMachine):
 
     # Clients.
 
-    @rule(client=CLIENTS, recovers=st.booleans())
-    def begins(self, client: str, recovers: bool) -> None:
+    @rule(client=CLIENTS, recovers=st.booleans(), fate=FATES)
+    def begins(self, client: str, recovers: bool, fate: str) -> None:
         expected = self.clients.get(client) if recovers else None
         known = self.known
         metadata = known.metadata if known else new_metadata(ID, self.new_id(), TIMEOUT_MS, self.now_ms)
@@ -93,11 +101,11 @@ class Transactions(RuleBasedStateMachine):
             return
         assert decided is not None
         is_retry = decided.producer_epoch == metadata.producer_epoch and decided.producer_id == metadata.producer_id
-        self.begin_write(decided, f"{'again' if is_retry else 'init'} {client}")
+        self.begin_write(decided, f"{'again' if is_retry else 'init'} {client}", fate)
 
     @precondition(lambda self: self.clients and self.known)
-    @rule(client=CLIENTS, chosen=st.sets(st.sampled_from(PARTITIONS), min_size=1), version=VERSIONS)
-    def adds(self, client: str, chosen: set[TopicPartition], version: int) -> None:
+    @rule(client=CLIENTS, chosen=st.sets(st.sampled_from(PARTITIONS), min_size=1), version=VERSIONS, fate=FATES)
+    def adds(self, client: str, chosen: set[TopicPartition], version: int, fate: str) -> None:
         who, known = self.clients.get(client), self.known
         if who is None or known is None:
             return
@@ -109,11 +117,11 @@ class Transactions(RuleBasedStateMachine):
             return
         assert who == self.newest, "a zombie added partitions"
         if decided is not known.metadata:
-            self.begin_write(decided, "add")
+            self.begin_write(decided, "add", fate)
 
     @precondition(lambda self: self.clients and self.known)
-    @rule(client=CLIENTS, is_commit=st.booleans(), version=VERSIONS, late=st.booleans())
-    def ends(self, client: str, is_commit: bool, version: int, late: bool) -> None:
+    @rule(client=CLIENTS, is_commit=st.booleans(), version=VERSIONS, late=st.booleans(), fate=FATES)
+    def ends(self, client: str, is_commit: bool, version: int, late: bool, fate: str) -> None:
         who, known = self.clients.get(client), self.known
         if late and self.old:
             who = self.old[-1]
@@ -132,7 +140,7 @@ class Transactions(RuleBasedStateMachine):
                 self.outcomes[self.number].add(is_commit)
             self.go_on(client, metadata, version)
         else:
-            self.begin_write(decided, f"end {client}")
+            self.begin_write(decided, f"end {client}", fate)
 
     def go_on(self, client: str, metadata: TransactionMetadata, version: int) -> None:
         if version >= TV_2 and client in self.clients:
@@ -142,15 +150,11 @@ class Transactions(RuleBasedStateMachine):
     # Time, and the world.
 
     @precondition(lambda self: self.known and self.known.metadata.state is ONGOING and self.pending() is None)
-    @rule()
-    def time_runs_out(self) -> None:
+    @rule(fate=FATES)
+    def time_runs_out(self, fate: str) -> None:
         self.now_ms += TIMEOUT_MS + 1
         (known,) = self.shard.timed_out(self.now_ms)
-        self.begin_write(steps.fence(known.metadata, self.now_ms), "fence")
-
-    @rule(ms=st.integers(0, 500))
-    def time_passes(self, ms: int) -> None:
-        self.now_ms += ms
+        self.begin_write(steps.fence(known.metadata, self.now_ms), "fence", fate)
 
     @precondition(lambda self: self.waiting is not None)
     @rule()
@@ -185,20 +189,15 @@ class Transactions(RuleBasedStateMachine):
             self.old.append(self.clients[client])
         self.clients[client] = given
 
-    @precondition(lambda self: self.waiting is not None)
-    @rule()
-    def write_fails(self) -> None:
-        self.waiting = None
-
     @precondition(lambda self: self.known and self.known.metadata.state in ENDING and self.waiting is None)
-    @rule()
-    def markers_are_written(self) -> None:
+    @rule(fate=FATES)
+    def markers_are_written(self, fate: str) -> None:
         known = self.known
         assert known is not None
         if self.number in self.outcomes:
             self.outcomes[self.number].add(known.metadata.is_commit)
         known.pending = None
-        self.begin_write(steps.complete(known.metadata, self.now_ms), "complete")
+        self.begin_write(steps.complete(known.metadata, self.now_ms), "complete", fate)
 
     @rule(is_written=st.booleans())
     def crash(self, is_written: bool) -> None:
@@ -268,5 +267,5 @@ class Transactions(RuleBasedStateMachine):
 
 TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(
-    max_examples=300, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -26,6 +26,7 @@ from penstock.broker.transactions.metadata import (
     EMPTY,
     ENDING,
     LAST_CLIENT_EPOCH,
+    MAX_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ONGOING,
@@ -64,10 +65,10 @@ def init_producer_id(
     if now.state is ONGOING:
         return steps.fence(now, now_ms)
     assert now.state in AT_REST, now
-    if now.is_epoch_exhausted and (expected is None or expected.epoch == now.producer_epoch):
+    if now.is_epoch_exhausted and (expected is None or _is_last_client(now, expected)):
         if new_producer_id is None:
             return None
-        last_epoch = NO_PRODUCER_EPOCH if expected is None else now.producer_epoch
+        last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.epoch
         return steps.rotate_producer_id(now, new_producer_id, last_epoch, timeout_ms, now_ms)
     return _bump(now, timeout_ms, expected, now_ms)
 
@@ -76,6 +77,12 @@ def _may_be(now: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether the producer that asks can be the one that we know; its epoch is looked at later."""
     is_retry_of_rotation = expected.producer_id == now.previous_producer_id and steps.is_epoch_exhausted(expected.epoch)
     return now.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == now.producer_id or is_retry_of_rotation
+
+
+def _is_last_client(now: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+    """Whether it has the last epoch that a client may have; the one above was only made to fence it."""
+    was_fenced = now.producer_epoch == MAX_EPOCH and expected.epoch == now.last_producer_epoch
+    return was_fenced or expected.epoch == now.producer_epoch
 
 
 def _bump(
@@ -142,6 +149,8 @@ def end(
     if now.state in ENDING:
         raise _ending(now, is_commit)
     if now.state in AT_REST and (is_commit or is_retry):
+        if is_retry and now.producer_epoch == MAX_EPOCH:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)  # it cannot go on with that one; only InitProducerId helps
         if is_retry and now.state is _completed(is_commit):
             return now
         raise _invalid_state(now, is_commit)
