@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 import penstock
@@ -21,6 +22,7 @@ from penstock import Send
 from penstock.errors import ErrorCode
 
 DEADLINE_SECONDS = 60.0
+LONGER_THAN_A_TEST_MS = 600_000
 
 
 @pytest.fixture(autouse=True)
@@ -108,16 +110,38 @@ def test_empty_transactions_are_fine(broker: Broker, transactional_id: str) -> N
 
 
 def test_an_older_producer_of_the_same_id_is_out(broker: Broker, topic: str, transactional_id: str) -> None:
-    old = penstock.Producer(broker.bootstrap, transactional_id=transactional_id)
-    new = penstock.Producer(broker.bootstrap, transactional_id=transactional_id)
-    with new, old:
+    with penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as old:
         with pytest.raises(penstock.KafkaError, match="same transactional_id") as failure, old.transaction():
             old.send(topic, b"old").result(DEADLINE_SECONDS)
-            with new.transaction():
+            with (
+                penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as new,
+                new.transaction(),
+            ):
                 new.send(topic, b"new")
         assert failure.value.code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
         assert not isinstance(failure.value, penstock.TransactionAborted)
     assert values(broker, topic) == [b"new"]
+
+
+def test_a_position_in_a_transaction_that_was_left_open_does_not_keep_its_next_producer_waiting(
+    broker: Broker, filled: str, new_topic: Callable[..., str], group: str, transactional_id: str
+) -> None:
+    """The consumer gets no message before the transaction is ended, and that is for the new producer to do."""
+    out = new_topic(partitions=2)
+    with exactly_once(broker, filled, group) as consumer:
+        options = {"transaction.timeout.ms": LONGER_THAN_A_TEST_MS}
+        dead = penstock.Producer(broker.bootstrap, transactional_id=transactional_id, options=options)
+        dead.transaction(consumer).__enter__()
+        taken = consumer.poll_ready(5, DEADLINE_SECONDS)
+        dead.raw.send_offsets_to_transaction(
+            [confluent_kafka.TopicPartition(*taken[0].where, 5)], consumer.raw.consumer_group_metadata()
+        )
+    with (
+        exactly_once(broker, filled, group, stop_at_end=True) as consumer,
+        penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer,
+    ):
+        assert penstock.process(consumer, producer, copy_to(out)) == 20
+    assert numbers(broker, out) == list(range(20))
 
 
 def test_a_second_transaction_in_the_first_is_refused(broker: Broker, transactional_id: str) -> None:

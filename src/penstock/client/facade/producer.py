@@ -117,6 +117,8 @@ class Producer:
             raise error_of(failure, "The producer was not made") from None
         self._poller = _Poller(self.raw)
         self._transactions = Transactions(self.raw)
+        if self.transactional_id is not None:
+            self._transactions.take_id()
         self._close_at_exit = weakref.finalize(self, _close, self.raw, self._poller, CLOSE_TIMEOUT_SECONDS)
 
     @overload
@@ -179,6 +181,7 @@ class Producer:
         """Flush and end; nothing happens the second time. KafkaError when messages had to be given up."""
         if self._close_at_exit.detach() is None:
             return
+        self._transactions.close()
         left = _close(self.raw, self._poller, timeout)
         if left:
             words = f"{left} messages were not delivered within {timeout:g} s and are given up."

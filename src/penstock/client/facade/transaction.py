@@ -12,8 +12,9 @@ The end of the block commits; an exception in it aborts, and goes on to the call
 `delivery="exactly_once"`, a transaction that is not committed takes the consumer back to where it began.
 
 Rules:
-- one transaction at a time in a producer. The first one makes the producer the only one with its `transactional_id`:
-  an older one is out (fenced), and what it left open is aborted;
+- one transaction at a time in a producer. A new producer takes its `transactional_id` at once, in the background: an
+  older one with that id is out (fenced), and what it left open is aborted. To wait for the first message would be too
+  late: nobody gets a message whose position is in a transaction that was left open;
 - what passes (the broker is away, an election) is tried again for TIMEOUT_SECONDS;
 - `TransactionAborted`: it could not be committed and is aborted. Nothing of it is visible; do its work again;
 - any other error at the commit: the producer cannot go on, and where the answer was lost nobody here knows the
@@ -53,18 +54,25 @@ class Transactions:
 
     def __init__(self, raw: confluent_kafka.Producer) -> None:
         self._raw = raw
-        self._is_ready = False
         self._is_open = False
         self._turn = threading.Lock()
+        self._taking: threading.Thread | None = None
+        self._failure: ClientError | None = None
+        self._is_closed = threading.Event()
+
+    def take_id(self) -> None:
+        """Begin to take the transactional id; the first transaction waits for it."""
+        self._taking = threading.Thread(target=self._take_id, name="penstock-transactional-id", daemon=True)
+        self._taking.start()
+
+    def close(self) -> None:
+        self._is_closed.set()
 
     def begin(self) -> None:
-        """Open one; the first time, take the transactional id."""
         with self._turn:
             if self._is_open:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "A transaction is open; a producer has one at a time.")
-            if not self._is_ready:
-                _try_again("The transactional id was not taken", self._raw.init_transactions)
-                self._is_ready = True
+            self._wait_for_id()
             try:
                 self._raw.begin_transaction()
             except confluent_kafka.KafkaException as failure:
@@ -90,6 +98,22 @@ class Transactions:
             _try_again("The transaction was not aborted", self._raw.abort_transaction)
         finally:
             self._is_open = False
+
+    def _take_id(self) -> None:
+        try:
+            _try_again("The transactional id was not taken", self._raw.init_transactions, self._is_closed)
+            self._failure = None
+        except ClientError as error:
+            self._failure = error
+
+    def _wait_for_id(self) -> None:
+        if self._failure is not None:
+            self.take_id()
+        if self._taking is not None:
+            self._taking.join()
+            self._taking = None
+        if self._failure is not None:
+            raise self._failure
 
     def refusal(self, error: ClientError) -> KafkaError:
         """Why a message was refused for the state of things: outside of a transaction, or in one that has failed."""
@@ -151,7 +175,7 @@ class Transaction:
             log.warning("%s", failure)
 
 
-def _try_again(doing: str, call: Callable[[float], Any]) -> None:
+def _try_again(doing: str, call: Callable[[float], Any], is_closed: threading.Event | None = None) -> None:
     """Call until it works; what does not pass, or not in time, is raised."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
@@ -161,6 +185,7 @@ def _try_again(doing: str, call: Callable[[float], Any]) -> None:
         except confluent_kafka.KafkaException as failure:
             error = error_of(failure, doing)
             passes = error.raw.retriable() and not error.is_fatal and not error.raw.txn_requires_abort()
-            if not passes or time.monotonic() > deadline:
+            is_over = time.monotonic() > deadline or (is_closed is not None and is_closed.is_set())
+            if not passes or is_over:
                 raise error from None
         time.sleep(RETRY_SECONDS)
