@@ -36,7 +36,8 @@ from penstock.types import TopicPartition
 
 ID = "t"
 TIMEOUT_MS = 1_000
-CLIENTS = st.sampled_from(("a", "b"))
+CLIENTS = st.sampled_from(("current", "current", "current", "a", "b"))
+"""Most requests come from whoever began last, so that something gets done."""
 VERSIONS = st.sampled_from((TV_0, TV_2))
 PARTITIONS = [TopicPartition("t", index) for index in range(4)]
 FATES = st.sampled_from(("written", "written", "written", "written", "held", "failed"))
@@ -64,6 +65,11 @@ class Transactions(RuleBasedStateMachine):
     def known(self) -> TransactionalId | None:
         return self.shard.ids.get(ID)
 
+    def named(self, client: str) -> str:
+        if client != "current":
+            return client
+        return next((name for name, who in self.clients.items() if who == self.newest), "a")
+
     def pending(self) -> steps.TransactionState | None:
         if self.waiting is not None:
             return self.waiting[0].state
@@ -88,6 +94,7 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(client=CLIENTS, recovers=st.booleans(), fate=FATES)
     def begins(self, client: str, recovers: bool, fate: str) -> None:
+        client = self.named(client)
         expected = self.clients.get(client) if recovers else None
         known = self.known
         metadata = known.metadata if known else new_metadata(ID, self.new_id(), TIMEOUT_MS, self.now_ms)
@@ -101,11 +108,13 @@ class Transactions(RuleBasedStateMachine):
             return
         assert decided is not None
         is_retry = decided.producer_epoch == metadata.producer_epoch and decided.producer_id == metadata.producer_id
+        assert metadata.state is not ONGOING or decided.producer_epoch > metadata.producer_epoch
         self.begin_write(decided, f"{'again' if is_retry else 'init'} {client}", fate)
 
     @precondition(lambda self: self.clients and self.known)
     @rule(client=CLIENTS, chosen=st.sets(st.sampled_from(PARTITIONS), min_size=1), version=VERSIONS, fate=FATES)
     def adds(self, client: str, chosen: set[TopicPartition], version: int, fate: str) -> None:
+        client = self.named(client)
         who, known = self.clients.get(client), self.known
         if who is None or known is None:
             return
@@ -122,6 +131,7 @@ class Transactions(RuleBasedStateMachine):
     @precondition(lambda self: self.clients and self.known)
     @rule(client=CLIENTS, is_commit=st.booleans(), version=VERSIONS, late=st.booleans(), fate=FATES)
     def ends(self, client: str, is_commit: bool, version: int, late: bool, fate: str) -> None:
+        client = self.named(client)
         who, known = self.clients.get(client), self.known
         if late and self.old:
             who = self.old[-1]
@@ -154,7 +164,9 @@ class Transactions(RuleBasedStateMachine):
     def time_runs_out(self, fate: str) -> None:
         self.now_ms += TIMEOUT_MS + 1
         (known,) = self.shard.timed_out(self.now_ms)
-        self.begin_write(steps.fence(known.metadata, self.now_ms), "fence", fate)
+        fenced = steps.fence(known.metadata, self.now_ms)
+        assert fenced.producer_epoch > known.metadata.producer_epoch, "the producer is not shut out"
+        self.begin_write(fenced, "fence", fate)
 
     @precondition(lambda self: self.waiting is not None)
     @rule()
@@ -267,5 +279,5 @@ class Transactions(RuleBasedStateMachine):
 
 TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=300, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
