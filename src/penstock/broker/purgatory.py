@@ -101,6 +101,9 @@ class Purgatory:
 
     def _wake(self) -> None:
         arrived, self._arrived = self._arrived, {}
-        for partition, size_bytes in arrived.items():
-            for waiter in tuple(partition.waiters):
-                waiter.on_data(partition, size_bytes)
+        # All that wait now: one that looks and waits again has seen everything of this turn.
+        waiting = [(partition, tuple(partition.waiters)) for partition in arrived]
+        for partition, waiters in waiting:
+            for waiter in waiters:
+                if not waiter.is_done:
+                    waiter.on_data(partition, arrived[partition])

@@ -60,6 +60,7 @@ from penstock.wire.records import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Codec,
     set_log_append_time,
 )
 
@@ -69,11 +70,13 @@ OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 NO_HEADER = (-1,) * 13
 """Stands for bytes that are too few to hold a header."""
 
-LAST_PLAIN_ATTRIBUTES = 4
-"""Attributes 0 to 4 are a codec and nothing else: no control, transactional or timestamp bits."""
+PLAIN_ATTRIBUTES = frozenset(codec.value for codec in Codec)
+"""A codec and nothing else: no control, transactional or timestamp bits."""
 
-TRANSACTIONAL_ATTRIBUTES = range(TRANSACTIONAL_BIT, TRANSACTIONAL_BIT + LAST_PLAIN_ATTRIBUTES + 1)
+TRANSACTIONAL_ATTRIBUTES = frozenset(codec.value | TRANSACTIONAL_BIT for codec in Codec)
 """The same in a transaction."""
+
+WritableBytes = memoryview | bytearray
 
 RETRIABLE_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
 """Failures after which the file can be put right; the same append may succeed later."""
@@ -165,16 +168,11 @@ class Log:
     # Appending.
 
     def append_as_leader(
-        self,
-        records: memoryview | bytearray,
-        leader_epoch: int,
-        is_own: bool = False,
-        guard: VerificationGuard | None = None,
+        self, records: WritableBytes, leader_epoch: int, is_own: bool = False, guard: VerificationGuard | None = None
     ) -> AppendResult:
         """Take one batch of a producer: check it, stamp it in place, write it. Nothing has changed when this raises.
 
-        What the broker writes itself (`is_own`) has keys, which a compacted topic asks for, and no sequences to check.
-        A transactional batch needs a `guard`, from `start_verification`.
+        What the broker writes itself (`is_own`) has keys, and no sequence. A transactional batch needs a `guard`.
         """
         if self.is_fenced:
             raise self._fenced_error()
@@ -191,10 +189,7 @@ class Log:
             or (self._needs_more_than_keys if is_own else self._needs_preparation)
             or length != size - LOG_OVERHEAD
             or magic != MAGIC
-            or (
-                not 0 <= attributes <= LAST_PLAIN_ATTRIBUTES
-                and (guard is None or producer_id < 0 or attributes not in TRANSACTIONAL_ATTRIBUTES)
-            )
+            or attributes not in (PLAIN_ATTRIBUTES if guard is None else TRANSACTIONAL_ATTRIBUTES)
             or not 0 < count == last_delta + 1
             or size > self._max_batch_bytes
             or (producer_id >= 0 and sequence < 0)
@@ -210,20 +205,18 @@ class Log:
             (_, length, _, _, _, attributes, last_delta, _, max_timestamp,
              producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
         if producer_id >= 0:
-            if guard is None or not attributes & TRANSACTIONAL_BIT:
+            if guard is not None and attributes & TRANSACTIONAL_BIT:
+                first = NO_SEQUENCE if is_own else sequence
+                duplicate = self.producers.check_transactional(producer_id, producer_epoch, first, count, guard)
+            else:
                 duplicate = self.producers.check(producer_id, producer_epoch, sequence, count)
                 if self._transactions.ongoing and duplicate is None:
                     self.producers.check_no_transaction(producer_id)
-            else:
-                duplicate = self.producers.check_transactional(
-                    producer_id, producer_epoch, NO_SEQUENCE if is_own else sequence, count, guard
-                )
             if duplicate is not None:
                 return self._duplicate(*duplicate)
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch)
-        segment = self.segments.active
-        offset = self.log_end_offset
+        segment, offset = self.segments.active, self.log_end_offset
         last_offset = offset + last_delta
         if (
             segment.size + size > self._segment_bytes
