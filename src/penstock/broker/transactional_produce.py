@@ -13,6 +13,7 @@ must be of one producer.
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -26,6 +27,8 @@ from penstock.net.server_connection import CloseConnection
 from penstock.types import TopicPartition
 from penstock.wire.api.produce import ProduceRequest, ProduceResponse
 from penstock.wire.records import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_BIT
+
+logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 ADDS_SINCE = 12
@@ -199,6 +202,9 @@ class _Produce:
             result = self._append(self.verdicts)
         except CloseConnection as error:
             connection.close(str(error))
+        except Exception:  # we are wrong: the coordinator, who called, and the next in line must not suffer for it
+            logger.exception("a transactional produce request failed; this is a bug in Penstock")
+            connection.close("it met a bug")
         else:
             _pass_on(result, later)
         line.popleft()
