@@ -108,11 +108,18 @@ def _knots(graph: Graph) -> Iterator[list[Transaction]]:
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[node])
                 if low[node] == index[node]:
-                    knot = stack[stack.index(node) :]
-                    del stack[-len(knot) :]
+                    knot = _popped(stack, node)
                     on_stack.difference_update(knot)
                     if len(knot) > 1:
                         yield knot
+
+
+def _popped(stack: list[Transaction], node: Transaction) -> list[Transaction]:
+    """Everything down to this one, with it first; from the end, for the stack may be as long as the history."""
+    knot = [stack.pop()]
+    while knot[-1] is not node:
+        knot.append(stack.pop())
+    return knot[::-1]
 
 
 def _shortest_cycle(graph: Graph, knot: list[Transaction]) -> list[Transaction]:
