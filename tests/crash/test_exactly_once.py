@@ -68,21 +68,16 @@ def test_the_copy_is_the_original_whatever_is_killed(node: Node, tmp_path: Path)
         wait_for(reader, copiers, COPIES)
     took = time.monotonic() - begun
     reader.join()
-    original = {partition: list(range(COPIES // PARTITIONS)) for partition in range(PARTITIONS)}
-    verdict = judge(job, history)
+    last = read_all(job, "last")
+    verdict = check(History.load(history.glob("*.jsonl")))
     print(
         f"\n{node.name}: {COPIES} messages, {KILLS} kills of the broker and {KILLS} of copiers, seed {SEED}, "
         f"{took:.0f} s, {len(copiers.gave_up)} copiers gave up {copiers.gave_up[:3]}\n{verdict}"
     )
-    assert reader.seen == original
     assert verdict.is_good, verdict
-
-
-def judge(job: Job, history: Path):
-    """A reader at the end sees the original; then all the histories are looked at together."""
     original = {partition: list(range(COPIES // PARTITIONS)) for partition in range(PARTITIONS)}
-    assert read_all(job, "last") == original
-    return check(History.load(history.glob("*.jsonl")))
+    assert reader.seen == original
+    assert last == original
 
 
 def rage(node: Node, copiers: Copiers, reader: Reader, chance: random.Random) -> None:
