@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -83,9 +85,24 @@ def test_the_dump_reads_our_transaction_log(broker: Broker, new_topic: Callable[
         log = str(broker.log_dir / home / f"{0:020d}.log")
         done = oracle.run_tool(DUMP, ["--files", log, "--transaction-log-decoder"])
         assert done.returncode == 0, done.stderr
-        mine = [line for line in done.stdout.splitlines() if producer.id in line]
-        states = [state for line in mine for state in ("Empty", "Ongoing", "Prepare", "Complete") if state in line]
-        assert states == ["Empty", "Ongoing", "Prepare", "Complete"], done.stdout
+        payloads = [line.partition("payload: ")[2] for line in done.stdout.splitlines() if producer.id in line]
+        values = [json.loads(payload) for payload in payloads]
+        assert {value["version"] for value in values} == {"1"}
+        written = [value["data"] for value in values]
+        ends = [2, 4] if committed else [3, 5]
+        assert [value["transactionStatus"] for value in written] == [0, 1, *ends]
+        assert [value["producerEpoch"] for value in written] == [0, 0, 1, 1]
+        assert [value["previousProducerId"] for value in written] == [producer.producer_id] * 4
+        assert [value.get("clientTransactionVersion", 0) for value in written] == [0, 2, 2, 2]
+        partitions = [{name: sorted(each) for name, each in named(value).items()} for value in written]
+        assert partitions == [{}, {topic: [0, 1]}, {topic: [0, 1]}, {}]
+        assert written[0]["transactionPartitions"] is None
+        assert written[3]["transactionPartitions"] == []
         data = str(broker.log_dir / f"{topic}-0" / f"{0:020d}.log")
         done = oracle.run_tool(DUMP, ["--files", data, "--print-data-log"])
         assert f"endTxnMarker: {'COMMIT' if committed else 'ABORT'}" in done.stdout, done.stdout
+
+
+def named(value: dict[str, Any]) -> dict[str, list[int]]:
+    """The partitions of a record by topic."""
+    return {each["topic"]: each["partitionIds"] for each in value["transactionPartitions"] or ()}

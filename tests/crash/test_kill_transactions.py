@@ -67,10 +67,23 @@ def seen(connection: raw.Connection) -> list[list[bytes | None]]:
     for partition in range(PARTITIONS):
         wait_until(lambda index=partition: is_stable(connection, index))  # type: ignore[misc]
         answer = raw.fetch(connection, TOPIC, partition=partition, isolation_level=1)
-        aborted = {each.producer_id for each in answer.aborted_transactions or ()}
-        batches = [each for each in raw.batches(answer.records) if not each.is_control_batch]
-        found.append([record.value for each in batches if each.producer_id not in aborted for record in each])
+        found.append(committed_values(answer))
     return found
+
+
+def committed_values(answer: Any) -> list[bytes | None]:
+    """As a client does it: an aborted transaction reaches from its first offset to its producer's next marker."""
+    values: list[bytes | None] = []
+    aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
+    skipped: set[int] = set()
+    for batch in raw.batches(answer.records):
+        while aborted and aborted[0][0] <= batch.base_offset:
+            skipped.add(aborted.pop(0)[1])
+        if batch.is_control_batch:
+            skipped.discard(batch.producer_id)
+        elif batch.producer_id not in skipped:
+            values += [record.value for record in batch]
+    return values
 
 
 def is_stable(connection: raw.Connection, partition: int) -> bool:
