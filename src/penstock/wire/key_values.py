@@ -2,7 +2,7 @@
 
 All records have the batch's timestamp, there are no headers and no compression, and offsets begin at 0 until the log
 assigns them. `batch_builder` builds everything else; a test holds the two to the same bytes. A batch may be part of a
-producer's transaction; its sequence is 0 then, as in Kafka, and nobody looks at it, since the broker sends nothing twice.
+producer's transaction; its sequence is 0 then, as in Kafka, and nobody looks at it: the broker sends nothing twice.
 """
 
 from __future__ import annotations
