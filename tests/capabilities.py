@@ -7,6 +7,7 @@ import pytest
 import raw
 
 JOIN_GROUP = 11
+INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 22, 24, 26
 CONSUMER_GROUP_HEARTBEAT = 68
 
 
@@ -20,6 +21,12 @@ def needs_consumer_protocol(bootstrap: str) -> None:
     """Skip the test where `group.protocol=consumer` (KIP-848) is not served yet."""
     if not is_served(bootstrap, CONSUMER_GROUP_HEARTBEAT):
         pytest.skip("group.protocol=consumer is not served yet")
+
+
+def needs_transactions(bootstrap: str) -> None:
+    """Skip the test where transactions are not served yet."""
+    if not all(is_served(bootstrap, key) for key in (INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)):
+        pytest.skip("transactions are not served yet")
 
 
 def is_served(bootstrap: str, key: int) -> bool:

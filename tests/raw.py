@@ -167,6 +167,7 @@ def batch(
     timestamp: int = RECENT,
     compression: int = 0,
     keys: Iterable[bytes | None] | None = None,
+    is_transactional: bool = False,
 ) -> bytes:
     """One record batch of kafka-python's making; the first record has `timestamp`, each next one a millisecond more."""
     values = list(values)
@@ -174,7 +175,7 @@ def batch(
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=compression,
-        is_transactional=0,
+        is_transactional=is_transactional,
         producer_id=producer[0],
         producer_epoch=producer[1],
         base_sequence=producer[2],

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+import postgres
 from brokers import SOURCE
-from capabilities import needs_groups
+from capabilities import needs_groups, needs_transactions
 from clients import Confluent, Record
 from penstock.testing import Cluster
 
@@ -29,7 +31,8 @@ def cluster() -> Iterator[Cluster]:
 
 
 def environment(cluster: Cluster) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SOURCE), "BOOTSTRAP": cluster.bootstrap}
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "BOOTSTRAP": cluster.bootstrap}
 
 
 def run(cluster: Cluster, name: str) -> list[str]:
@@ -90,6 +93,39 @@ def test_at_least_once(cluster: Cluster):
         "booked 40 EUR",
         "4 payments are booked",
     ]
+
+
+def test_transactions(cluster: Cluster):
+    needs_transactions(cluster.bootstrap)
+    assert run(cluster, "transactions.py") == [
+        "not transferred: that is more than Ann has",
+        "Ann: -30 -20",
+        "Bob: +30 +20",
+    ]
+
+
+def test_exactly_once(cluster: Cluster):
+    """The function runs twice for the message before the crash; its invoice is there once."""
+    needs_transactions(cluster.bootstrap)
+    lines = run(cluster, "exactly_once.py")
+    assert "crashed: the power went out" in lines
+    items = ("book", "lamp", "chair", "table", "clock")
+    assert lines[-5:] == [f"invoice for {item}" for item in items]
+    assert lines.count("makes the invoice for chair") == 2
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_exactly_once_into_a_database(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, kind: str):
+    needs_groups(cluster.bootstrap)
+    with ExitStack() as stack:
+        if kind == "postgresql":
+            if (reason := postgres.why_unavailable()) is not None:
+                pytest.skip(reason)
+            monkeypatch.setenv("DATABASE", stack.enter_context(postgres.PostgresServer()).url)
+        lines = run(cluster, "exactly_once_into_a_database.py")
+    amounts = ("10", "20", "30")
+    booked, again = [f"{each}: booked" for each in amounts], [f"{each}: was booked before" for each in amounts]
+    assert lines == [*booked, *again, "balance: 60"]
 
 
 def test_replay(cluster: Cluster):

@@ -12,10 +12,17 @@ from penstock.broker.purgatory import Purgatory, Waiter
 
 
 class Place:
-    """All that purgatory asks of a partition."""
+    """All that purgatory asks of a partition, and of its log."""
 
     def __init__(self) -> None:
         self.waiters: set[Waiter] = set()
+        self.log = self
+        self.high_watermark = 0
+        self.last_stable_offset = 0
+
+    @property
+    def is_unstable(self) -> bool:
+        return self.last_stable_offset < self.high_watermark
 
 
 async def turns(count: int = 3) -> None:
@@ -24,11 +31,15 @@ async def turns(count: int = 3) -> None:
 
 
 def wait(
-    purgatory: Purgatory, places: list[Place], missing_bytes: int = 1, timeout_ms: int = 60_000
+    purgatory: Purgatory,
+    places: list[Place],
+    missing_bytes: int = 1,
+    timeout_ms: int = 60_000,
+    is_committed: bool = False,
 ) -> tuple[Waiter, list[bool]]:
     """The waiter, and what it was told: whether it expired."""
     told: list[bool] = []
-    waiter = Waiter(missing_bytes, places, told.append)  # type: ignore[arg-type]
+    waiter = Waiter(missing_bytes, places, told.append, is_committed)  # type: ignore[arg-type]
     purgatory.wait(waiter, timeout_ms)
     return waiter, told
 
@@ -139,5 +150,66 @@ def test_a_waiter_that_answers_with_an_append_does_not_lose_the_next_wake_up() -
         purgatory.on_data(place, 1)
         await turns(5)
         assert late == [False]
+
+    in_loop(scenario)
+
+
+def test_bytes_of_an_open_transaction_wake_only_those_who_may_see_them() -> None:
+    async def scenario(purgatory: Purgatory) -> None:
+        place: Any = Place()
+        place.high_watermark = 1  # a transaction is open from offset 0 on
+        _, committed = wait(purgatory, [place], is_committed=True)
+        _, uncommitted = wait(purgatory, [place])
+        place.high_watermark = 2
+        purgatory.on_data(place, 1000)
+        await turns()
+        assert (committed, uncommitted) == ([], [False])
+        place.high_watermark = place.last_stable_offset = 3
+        purgatory.on_data(place, 78)
+        await turns()
+        assert committed == [False]
+
+    in_loop(scenario)
+
+
+def test_when_one_of_two_transactions_ends_committed_readers_look() -> None:
+    async def scenario(purgatory: Purgatory) -> None:
+        place: Any = Place()
+        place.high_watermark = 2
+        _, told = wait(purgatory, [place], missing_bytes=10_000, is_committed=True)
+        place.high_watermark, place.last_stable_offset = 3, 1
+        purgatory.on_data(place, 78)
+        await turns()
+        assert told == [False]
+
+    in_loop(scenario)
+
+
+def test_stable_data_before_a_transaction_that_began_in_the_same_turn_is_not_missed() -> None:
+    async def scenario(purgatory: Purgatory) -> None:
+        place: Any = Place()
+        _, told = wait(purgatory, [place], is_committed=True)
+        place.high_watermark = place.last_stable_offset = 1
+        purgatory.on_data(place, 70)
+        place.high_watermark = 2
+        purgatory.on_data(place, 70)
+        await turns()
+        assert told == [False]
+
+    in_loop(scenario)
+
+
+def test_without_transactions_bytes_count_for_committed_readers_too() -> None:
+    async def scenario(purgatory: Purgatory) -> None:
+        place: Any = Place()
+        _, told = wait(purgatory, [place], missing_bytes=100, is_committed=True)
+        place.high_watermark = place.last_stable_offset = 1
+        purgatory.on_data(place, 60)
+        await turns()
+        assert told == []
+        place.high_watermark = place.last_stable_offset = 2
+        purgatory.on_data(place, 60)
+        await turns()
+        assert told == [False]
 
     in_loop(scenario)

@@ -171,7 +171,6 @@ def test_a_topic_that_is_not_there_is_a_sentence(broker: Broker, name: str):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"delivery": "exactly_once"}, "transactions"),
         ({"delivery": "perhaps"}, "at_least_once"),
         ({"commit": "sometimes"}, "'auto', 'sync', 'async' or 'manual'"),
         ({"commit": "async", "delivery": "at_most_once"}, "does not go with"),

@@ -4,11 +4,15 @@ The model keeps the records with their offsets, how far the log was synced, and 
 the synced prefix and some of the rest, in order: the model then takes over what the log recovered, after checking that
 it is such a prefix. Where the end of a closed segment was lost and a later segment was not, there may be a hole in the
 unsynced part: the log must say so, and everything else must be there.
+
+Transactions are a list too: what each transactional producer wrote and how it ended, in the order of the log. Who is
+open, where readers of committed data end and what they must leave out follows from walking it.
 """
 
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,8 +24,48 @@ from log.worlds import World, check_index_files, check_indexes, offsets_and_valu
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.config import LogConfig
 from penstock.log.log import Log
+from penstock.log.transaction_index import AbortedTransaction
+from penstock.wire.batch_builder import END_TXN_VALUE, ControlType, EndTxnMarker
 
 PRODUCERS = 3
+TRANSACTIONAL_IDS = st.integers(10, 12)
+TRANSACTIONAL = 16
+
+
+class Event(NamedTuple):
+    """A transactional batch, or the marker that ends a transaction."""
+
+    producer: int
+    epoch: int
+    base_offset: int
+    end_offset: int
+    end: ControlType | None = None
+
+
+class Walk:
+    """What a list of events comes to."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.epochs: dict[int, int] = {}
+        self.sequences: dict[int, int] = {}
+        self.open: dict[int, int] = {}
+        self.aborted: list[AbortedTransaction] = []
+        for event in events:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        producer = event.producer
+        if self.epochs.get(producer) != event.epoch:
+            self.sequences[producer] = 0
+        self.epochs[producer] = event.epoch
+        if event.end is None:
+            self.sequences[producer] += event.end_offset - event.base_offset
+            self.open.setdefault(producer, event.base_offset)
+            return
+        first = self.open.pop(producer, None)
+        if first is not None and event.end is ControlType.ABORT:
+            stable = min(self.open.values(), default=event.end_offset)
+            self.aborted.append(AbortedTransaction(producer, first, event.base_offset, stable))
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -38,6 +82,8 @@ class LogMachine(RuleBasedStateMachine):
         """(base offset, end offset) of each."""
         self.sequences: dict[int, list[tuple[int, int, int, int]]] = {}
         """By producer: (base sequence, count, base offset, end offset) of each batch that is in the log."""
+        self.events: list[Event] = []
+        """Of transactions, from the first to the end; also those that retention has taken away."""
         self.epoch = 0
         self.persisted_recovery_point = 0
         self.counter = 0
@@ -104,6 +150,43 @@ class LogMachine(RuleBasedStateMachine):
             self.log.append_as_leader(ahead, self.epoch)
         assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
+    @rule(producer=TRANSACTIONAL_IDS, count=st.integers(1, 3))
+    def append_transactional(self, producer: int, count: int) -> None:
+        walk = Walk(self.events)
+        epoch, sequence = walk.epochs.get(producer, 0), walk.sequences.get(producer, 0)
+        values = self.values(count, 1)
+        guard = self.log.start_verification(producer, epoch, sequence, supports_epoch_bump=True)
+        data = batch(
+            values,
+            timestamp=self.world.clock.time_ms,
+            producer=(producer, epoch, sequence),
+            attributes=TRANSACTIONAL,
+        )
+        result = self.log.append_as_leader(data, self.epoch, guard=guard)
+        assert not result.is_duplicate
+        self.on_appended(result.base_offset, values)
+        self.events.append(Event(producer, epoch, result.base_offset, self.end))
+
+    @rule(producer=TRANSACTIONAL_IDS, is_commit=st.booleans(), bump=st.integers(0, 1))
+    def end_transaction(self, producer: int, is_commit: bool, bump: int) -> None:
+        epoch = Walk(self.events).epochs.get(producer, 0) + bump
+        end = ControlType.COMMIT if is_commit else ControlType.ABORT
+        offset = self.log.append_marker(producer, epoch, EndTxnMarker(end, 5), self.epoch)
+        self.on_appended(offset, [END_TXN_VALUE.pack(0, 5)])
+        self.events.append(Event(producer, epoch, offset, self.end, end))
+
+    @rule(producer=TRANSACTIONAL_IDS)
+    def a_late_batch_is_refused(self, producer: int) -> None:
+        """Verified before the marker, appended after it."""
+        walk = Walk(self.events)
+        epoch, sequence = walk.epochs.get(producer, 0), walk.sequences.get(producer, 0)
+        guard = self.log.start_verification(producer, epoch, sequence, supports_epoch_bump=True)
+        self.end_transaction(producer, is_commit=False, bump=0)
+        late = batch(timestamp=self.world.clock.time_ms, producer=(producer, epoch, sequence), attributes=TRANSACTIONAL)
+        with pytest.raises(KafkaError) as caught:
+            self.log.append_as_leader(late, self.epoch, guard=guard)
+        assert caught.value.code == ErrorCode.INVALID_TXN_STATE
+
     def on_appended(self, base_offset: int, values: list[bytes]) -> None:
         assert base_offset == self.end
         for value in values:
@@ -148,6 +231,7 @@ class LogMachine(RuleBasedStateMachine):
         self.records.clear()
         self.batches.clear()
         self.sequences.clear()
+        self.events.clear()
         self.start = self.end = offset
 
     @rule(data=st.data())
@@ -175,6 +259,7 @@ class LogMachine(RuleBasedStateMachine):
         self.start = min(self.start, self.end)
         self.records = {each: value for each, value in self.records.items() if each < self.end}
         self.batches = [each for each in self.batches if each[1] <= self.end]
+        self.events = [each for each in self.events if each.end_offset <= self.end]
         for producer, sent in self.sequences.items():
             self.sequences[producer] = [each for each in sent if each[3] <= self.end]
         self.sequences = {producer: sent for producer, sent in self.sequences.items() if sent}
@@ -203,6 +288,9 @@ class LogMachine(RuleBasedStateMachine):
         self.open_again(is_clean=False)
         assert self.log.log_end_offset >= synced, "synced records were lost"
         assert self.log.log_end_offset <= self.end
+        if synced < self.start == self.log.log_end_offset:
+            # Maybe everything that was not deleted is lost, and some that was: who wrote it is then not known either.
+            self.truncate_fully(ahead=0)
         self.forget_from(self.log.log_end_offset)
         for corruption in self.log.corruptions:
             hole = corruption.hole
@@ -249,6 +337,21 @@ class LogMachine(RuleBasedStateMachine):
         assert [each for each in found if each[0] >= offset] == [
             (each, self.records[each]) for each in range(offset, self.end)
         ]
+
+    @invariant()
+    def readers_of_committed_data_get_what_the_list_says(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        walk = Walk(self.events)
+        oldest = min(walk.open.values(), default=self.end)
+        assert self.log.high_watermark == self.end
+        assert self.log.last_stable_offset == max(self.start, oldest)
+        chance = random.Random(self.counter)
+        for offset in {self.start, chance.randint(self.start, self.end)}:
+            for end in {self.end, chance.randint(offset, self.end)}:
+                assert self.log.aborted_transactions(offset, end) == [
+                    each for each in walk.aborted if each.last_offset >= offset and each.first_offset < end
+                ]
 
     @invariant()
     def indexes_equal_rebuilt_ones(self) -> None:

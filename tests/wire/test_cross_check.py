@@ -100,7 +100,7 @@ def tame(message):
         value = getattr(message, field.name)
         if field.name.endswith("error_code") and not isinstance(message, ApiVersionsResponse):
             setattr(message, field.name, abs(value) % 3)
-        elif field.name == "retention_time_ms":
+        elif field.name in ("retention_time_ms", "transaction_start_time_ms"):
             setattr(message, field.name, value % 2**40)
         elif field.name in ("log_append_time_ms", "timestamp"):
             setattr(message, field.name, -1 if value < 0 else value % 2**40)

@@ -11,7 +11,7 @@ import pytest
 from penstock.wire import api
 from penstock.wire.consumer_assignment import ConsumerProtocolAssignment
 from penstock.wire.consumer_subscription import ConsumerProtocolSubscription
-from penstock.wire.coordinator import RecordType, consumer_group, group_metadata, offset_commit
+from penstock.wire.coordinator import RecordType, consumer_group, group_metadata, offset_commit, transaction_log
 from penstock.wire.schema import NO_VERSIONS, Kind, layout_of, versions
 
 PROTOCOL = Path(__file__).resolve().parents[3] / "shared" / "kafka-protocol"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not PROTOCOL.exists(), reason="Kafka's definitio
 
 RECORDS = [
     value
-    for module in (offset_commit, group_metadata, consumer_group)
+    for module in (offset_commit, group_metadata, consumer_group, transaction_log)
     for value in vars(module).values()
     if isinstance(value, RecordType)
 ]
@@ -45,7 +45,8 @@ def test_a_message_is_declared_as_kafka_defines_it(key):
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.key.__name__.removesuffix("Key"))
 def test_a_coordinator_record_is_declared_as_kafka_defines_it(record):
     for cls in (record.key, record.value):
-        defined = definition_of(cls.__name__, "group-coordinator")
+        kind = "transaction" if cls.__name__.startswith("Transaction") else "group"
+        defined = definition_of(cls.__name__, f"{kind}-coordinator")
         assert defined["apiKey"] == record.number
         check_message(cls, defined)
 
@@ -87,7 +88,7 @@ def check_fields(declared, defined, where, common):
 def check_field(ours, theirs, where, common):
     element = theirs["type"].removeprefix("[]")
     assert ours.is_array == theirs["type"].startswith("[]"), where
-    assert ours.versions == versions(theirs["versions"]), where
+    assert ours.versions == versions(theirs.get("versions") or theirs["taggedVersions"]), where
     assert ours.nullable == versions(theirs.get("nullableVersions", "none")), where
     assert ours.tag == theirs.get("tag"), where
     assert ours.tagged == versions(theirs.get("taggedVersions", "none")), where

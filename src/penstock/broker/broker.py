@@ -33,6 +33,7 @@ from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.sessions import FetchSessions
 from penstock.broker.settings.layers import Source
+from penstock.broker.transactions.coordinator import TransactionCoordinator
 from penstock.env.chance import system_chance
 from penstock.env.clock import Clock, SystemClock
 from penstock.env.files import Files, SystemFiles
@@ -94,6 +95,7 @@ class Broker:
         controller = self.context.controller
         controller.add_listener(self.context.replicas.on_image)
         controller.add_listener(self.context.groups.on_image)
+        controller.add_listener(self.context.transactions.on_image)
         controller.add_listener(lambda _, delta: self._on_configs(server) if delta.broker_configs_changed else None)
         self._stack.append(controller.stop)
         await controller.start(Registration(self.broker_id, endpoints, self.config.rack))
@@ -103,13 +105,15 @@ class Broker:
     def _run(self, server: Server) -> None:
         maintenance = Maintenance(self.context.replicas, self.world.clock, self._executor)
         maintenance.start()
-        groups = self.context.groups
+        groups, transactions = self.context.groups, self.context.transactions
         groups.start()
+        transactions.start()
         self.dispatcher = Dispatcher(self.context)
         self._stack += [
             maintenance.stop,
             self.context.group_commit.stop,
             groups.stop,
+            transactions.stop,
             self.dispatcher.stop,
             server.stop,
         ]
@@ -167,6 +171,9 @@ class Broker:
             replicas,
             group_commit,
         )
+        transactions = TransactionCoordinator(
+            loop, self.world.clock, self._executor, self.config, controller, replicas, group_commit, groups
+        )
         return Context(
             loop=loop,
             executor=self._executor,
@@ -179,6 +186,7 @@ class Broker:
             purgatory=purgatory,
             sessions=FetchSessions(self.config.get_int("max.incremental.fetch.session.cache.slots"), self.world.chance),
             groups=groups,
+            transactions=transactions,
             metrics=Metrics(),
             broker_id=self.broker_id,
         )

@@ -22,6 +22,7 @@ from penstock.broker.purgatory import Purgatory
 from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.sessions import FetchSessions
+from penstock.broker.transactions.coordinator import TransactionCoordinator
 from penstock.env.clock import Clock
 from penstock.metadata.image import Image
 from penstock.net.server_connection import ServerConnection
@@ -53,6 +54,7 @@ class Context:
     purgatory: Purgatory
     sessions: FetchSessions
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     metrics: Metrics
     broker_id: int
 

@@ -6,13 +6,15 @@ with the partitions that they lead to and the response that follows, and a reque
 the logs. This halves the cost of a small request.
 
 A memo is made from a request that was decoded and answered in full, with acks 1 or all and no error; one for several
-partitions when it comes twice in a row. Whatever does not fit takes the long way. A memo cannot go stale: a partition
-that is deleted or no longer led refuses the append.
+partitions when it comes twice in a row. Whatever does not fit takes the long way, and so does everything
+transactional: a memo is never made of it, and a log takes no transactional batch that comes by one. A memo cannot go
+stale: a partition that is deleted or no longer led refuses the append.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Any, NamedTuple
 
 from penstock.broker.produce_answer import failure
@@ -66,9 +68,11 @@ class _Gap(NamedTuple):
 class ProduceMemos:
     """What one connection repeats. `_ends` is where the first batch's length stood, one place per length of name."""
 
-    __slots__ = ("_ends", "_last_shape", "_memos")
+    __slots__ = ("_ends", "_last_shape", "_memos", "waiting")
 
     def __init__(self) -> None:
+        self.waiting: deque[Any] = deque()
+        """The connection's transactional requests that are being verified, in their order (transactional_produce)."""
         self._ends: tuple[int, ...] = ()
         self._memos: dict[bytes, _One | _Many] = {}
         self._last_shape: tuple[int, ...] = ()

@@ -1,8 +1,9 @@
 """State that lives in a partition of an internal topic: written as records, read back at the start.
 
     append    the records of one decision as one batch, so that a crash keeps all of them or none;
-              `on_committed` is called once they cannot be lost any more, in the order of the appends
-    load      every committed record, oldest first, a piece at a time so that the loop stays free
+              `on_committed` is called once they cannot be lost any more, in the order of the appends;
+              with a producer the batch is part of its transaction, and counts or not as the marker says
+    load      every committed record, oldest first, a piece at a time so that the loop stays free; markers too
 
 On one node a record is committed when it is in the log or, with `penstock.durability=fsync`, when it is on disk; then
 appends that wait share a sync. A batch that failed is not in the log, or not on disk, and does not count.
@@ -24,15 +25,18 @@ from penstock.broker.replicas.partition import Partition
 from penstock.env.clock import Clock
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.reader import LogSlice
+from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes
 from penstock.wire.key_values import build_key_values
 from penstock.wire.record import iterate_records
-from penstock.wire.records import check_batch, corrupt
+from penstock.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, check_batch, corrupt
 
 ALL_IN_SYNC = -1
 OnCommitted = Callable[[KafkaError | None], None]
 T = TypeVar("T")
-Decode = Callable[[Bytes, Bytes | None], Sequence[T]]
+Decode = Callable[[Bytes, Bytes | None, BatchHeader], Sequence[T]]
+"""What a record's key and value say, in a batch with this header."""
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class ReplicatedLog:
@@ -52,11 +56,20 @@ class ReplicatedLog:
         self._executor = executor
         self._load_buffer_bytes = load_buffer_bytes
 
-    def append(self, pairs: Sequence[tuple[bytes, bytes | None]], on_committed: OnCommitted) -> None:
-        """`on_committed` gets None, or why the records do not count; maybe before this returns."""
-        batch = build_key_values(pairs, self._clock.now_ms())
+    def append(
+        self,
+        pairs: Sequence[tuple[bytes, bytes | None]],
+        on_committed: OnCommitted,
+        producer: tuple[int, int] = NO_PRODUCER,
+        guard: VerificationGuard | None = None,
+    ) -> None:
+        """`on_committed` gets None, or why the records do not count; maybe before this returns.
+
+        `producer` is the id and the epoch of the one in whose transaction they are, `guard` the proof that it is open.
+        """
+        batch = build_key_values(pairs, self._clock.now_ms(), *producer)
         try:
-            self.partition.append(memoryview(batch), ALL_IN_SYNC, is_own=True)
+            self.partition.append(memoryview(batch), ALL_IN_SYNC, is_own=True, guard=guard)
         except KafkaError as error:
             on_committed(error)
             return
@@ -98,10 +111,9 @@ def _decode_piece(piece: LogSlice, offset: int, decode: Decode[T]) -> tuple[list
     position, next_offset = 0, offset
     while position < len(data):
         header = check_batch(data, position, len(data))
-        if not header.is_control:  # its records are not ours
-            for record in iterate_records(data, position):
-                if record.key is not None and record.offset >= offset:
-                    decoded += decode(record.key, record.value)
+        for record in iterate_records(data, position):
+            if record.key is not None and record.offset >= offset:
+                decoded += decode(record.key, record.value, header)
         position += header.size_bytes
         next_offset = header.next_offset
     return decoded, next_offset

@@ -17,6 +17,7 @@ COMMANDS = {
     "produce": "Send messages to a topic, from standard input or a file.",
     "consume": "Read messages of a topic.",
     "group": "List, describe and delete consumer groups, and set their offsets.",
+    "txn": "List and describe transactions, and abort one.",
     "log": "Look into the files of a broker.",
     "version": "Show the version.",
 }

@@ -7,17 +7,23 @@ own files cannot be trusted: the records are the truth, all else follows.
 
 from __future__ import annotations
 
+import logging
+
 from penstock.env.clock import Clock
 from penstock.env.files import Files
 from penstock.log.config import LogConfig
 from penstock.log.epochs import LeaderEpochs
+from penstock.log.index_file import CorruptIndexError
 from penstock.log.log import Log
 from penstock.log.open_segments import OpenSegments
 from penstock.log.producer_state import ProducerStateManager
 from penstock.log.recovery import load_segments
 from penstock.log.replay import rebuild_epochs, replay_producers
 from penstock.log.segments import Segments
+from penstock.log.transaction_index import TRANSACTION_INDEX_SUFFIX, check_sane
 from penstock.types import TopicPartition
+
+_logger = logging.getLogger(__name__)
 
 
 def load_log(
@@ -58,10 +64,26 @@ def load_log(
         epochs.truncate_from_end(log.log_end_offset)
     else:
         rebuild_epochs(segments, epochs)
-    replay_producers(segments, producers, log.log_end_offset)
+    replay_producers(segments, producers, log.log_end_offset, _first_to_reindex(files, directory, segments))
+    producers.transactions.on_high_watermark(log.high_watermark)
     producers.delete_snapshots_after(log.log_end_offset)
     producers.delete_snapshots_before(segments.first.base_offset)
     return log
+
+
+def _first_to_reindex(files: Files, directory: str, segments: Segments) -> int | None:
+    """Where the first segment begins whose transaction index cannot be trusted; the others are taken as they are."""
+    names = set(files.list(directory))
+    for segment in segments:
+        path = segment.path(TRANSACTION_INDEX_SUFFIX)
+        segment.has_aborted = path.removeprefix(f"{directory}/") in names
+        try:
+            if segment.has_aborted:
+                check_sane(files, path, segment.base_offset, segment.end_offset)
+        except CorruptIndexError as error:
+            _logger.warning("%s; it is made anew.", error)
+            segment.is_scanned = True
+    return next((segment.base_offset for segment in segments if segment.is_scanned), None)
 
 
 def _start_anew(segments: Segments, config: LogConfig, start_offset: int, now_ms: int) -> None:

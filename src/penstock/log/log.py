@@ -1,7 +1,7 @@
 """A partition's log: batches with offsets, in segments, in a directory of their own. One writer, no threads, no loop.
 
     <topic>-<partition>/
-        00000000000000000000.log .index .timeindex     segments (segment.py)
+        00000000000000000000.log .index .timeindex     segments (segment.py), with .txnindex where aborts are
         00000000000000009948.snapshot                  producers as of that offset (producer_state.py)
         leader-epoch-checkpoint                        where each leader's records begin (epochs.py)
         partition.metadata                             the topic's id (partition_metadata.py)
@@ -10,13 +10,17 @@ Offsets: `log_start_offset` <= `high_watermark` <= `log_end_offset`; `recovery_p
 unsynced bytes begin. An append counts once its one `pwrite` is whole: then the end moves, producers and indexes
 follow. The leader stamps offset and epoch into the caller's buffer and decodes nothing.
 
+Transactions. Batches of a transaction are in the log like any others; a marker, a batch of its own, ends it. What comes
+before the first that has not ended, or whose marker is not below the high watermark, is below `last_stable_offset`;
+`aborted_transactions` says which producers' batches a reader has to leave out.
+
 Failures. A write that does not fit (short, ENOSPC) is cut off again and is a retriable StorageError; reads go on. Any
 other failed write, and every failed sync, fences the log for good: the kernel may have dropped bytes that we believe
 written, so no later append is taken until a restart has scanned the files.
 
 After a crash `load_log` checks whatever was beyond the recovery point (loader.py, recovery.py). Syncing is the
 caller's to time: `files_to_sync` and `on_synced` let a thread do it; `flush` does it here. Not done here: compaction,
-transactions (a transactional batch of a client is refused), waiting, replication.
+waiting, replication, asking whether a transaction is open (the caller brings a guard, verification.py).
 """
 
 from __future__ import annotations
@@ -36,15 +40,29 @@ from penstock.log.epochs import LeaderEpochs
 from penstock.log.producer_state import ProducerStateManager
 from penstock.log.reader import LogReader, LogSlice, TimestampOffset
 from penstock.log.recovery import Corruption
-from penstock.log.replay import remember_producer, replay_producers
+from penstock.log.replay import remember_marker, remember_producer, replay_producers
 from penstock.log.retention import expired_segment_count
 from penstock.log.segment import Segment
 from penstock.log.segments import Segments
 from penstock.log.syncing import Durability, Syncable
+from penstock.log.transaction_index import AbortedTransaction
 from penstock.log.validate import followed_batches, needs_preparation, prepare_or_raise
+from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes, TopicPartition
+from penstock.wire.batch_builder import EndTxnMarker, build_end_txn_marker
 from penstock.wire.crc32c import crc32c
-from penstock.wire.records import ATTRIBUTES_AT, HEADER, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP
+from penstock.wire.records import (
+    ATTRIBUTES_AT,
+    HEADER,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Codec,
+    set_log_append_time,
+)
 
 OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 """The first 16 bytes of a batch; the leader writes them all, the length as it was."""
@@ -52,8 +70,13 @@ OFFSET_LENGTH_EPOCH = struct.Struct(">qii")
 NO_HEADER = (-1,) * 13
 """Stands for bytes that are too few to hold a header."""
 
-LAST_PLAIN_ATTRIBUTES = 4
-"""Attributes 0 to 4 are a codec and nothing else: no control, transactional or timestamp bits."""
+PLAIN_ATTRIBUTES = frozenset(codec.value for codec in Codec)
+"""A codec and nothing else: no control, transactional or timestamp bits."""
+
+TRANSACTIONAL_ATTRIBUTES = frozenset(codec.value | TRANSACTIONAL_BIT for codec in Codec)
+"""The same in a transaction."""
+
+WritableBytes = memoryview | bytearray
 
 RETRIABLE_ERRNOS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE))
 """Failures after which the file can be put right; the same append may succeed later."""
@@ -107,6 +130,7 @@ class Log:
         self._files = files
         self._clock = clock
         self._reader = LogReader(segments)
+        self._transactions = producers.transactions
         self._newest_ms = 0
         """A timestamp up to this was not too far ahead when we looked last, so it is not now: no need for a clock."""
         self._durability = Durability(files, directory, recovery_point, segments.active.base_offset)
@@ -144,11 +168,11 @@ class Log:
     # Appending.
 
     def append_as_leader(
-        self, records: memoryview | bytearray, leader_epoch: int, has_keys: bool = False
+        self, records: WritableBytes, leader_epoch: int, is_own: bool = False, guard: VerificationGuard | None = None
     ) -> AppendResult:
         """Take one batch of a producer: check it, stamp it in place, write it. Nothing has changed when this raises.
 
-        With `has_keys` the caller knows that every record has a key, which a compacted topic asks for.
+        What the broker writes itself (`is_own`) has keys, and no sequence. A transactional batch needs a `guard`.
         """
         if self.is_fenced:
             raise self._fenced_error()
@@ -162,10 +186,10 @@ class Log:
         append_time_ms = NO_TIMESTAMP
         if (
             offset
-            or (self._needs_more_than_keys if has_keys else self._needs_preparation)
+            or (self._needs_more_than_keys if is_own else self._needs_preparation)
             or length != size - LOG_OVERHEAD
             or magic != MAGIC
-            or not 0 <= attributes <= LAST_PLAIN_ATTRIBUTES
+            or attributes not in (PLAIN_ATTRIBUTES if guard is None else TRANSACTIONAL_ATTRIBUTES)
             or not 0 < count == last_delta + 1
             or size > self._max_batch_bytes
             or (producer_id >= 0 and sequence < 0)
@@ -175,19 +199,24 @@ class Log:
             # Something is unusual: all of it is looked at again, slowly, and refused with the right error.
             now_ms = self._clock.now_ms()
             self._newest_ms = now_ms + self.config.message_timestamp_after_max_ms
-            records = prepare_or_raise(records, self.config, now_ms)
+            records = prepare_or_raise(records, self.config, now_ms, guard is not None)
             append_time_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
             size = len(records)
-            (_, length, _, _, _, _, last_delta, _, max_timestamp,
+            (_, length, _, _, _, attributes, last_delta, _, max_timestamp,
              producer_id, producer_epoch, sequence, count) = HEADER.unpack_from(records)  # fmt: skip
         if producer_id >= 0:
-            duplicate = self.producers.check(producer_id, producer_epoch, sequence, count)
+            if guard is not None and attributes & TRANSACTIONAL_BIT:
+                first = NO_SEQUENCE if is_own else sequence
+                duplicate = self.producers.check_transactional(producer_id, producer_epoch, first, count, guard)
+            else:
+                duplicate = self.producers.check(producer_id, producer_epoch, sequence, count)
+                if self._transactions.ongoing and duplicate is None:
+                    self.producers.check_no_transaction(producer_id)
             if duplicate is not None:
                 return self._duplicate(*duplicate)
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch)
-        segment = self.segments.active
-        offset = self.log_end_offset
+        segment, offset = self.segments.active, self.log_end_offset
         last_offset = offset + last_delta
         if (
             segment.size + size > self._segment_bytes
@@ -205,11 +234,56 @@ class Log:
         self.log_end_offset = last_offset + 1
         if producer_id >= 0:
             self.producers.update(producer_id, producer_epoch, sequence, offset, last_offset, max_timestamp)
+            if attributes & TRANSACTIONAL_BIT:
+                self.producers.on_transactional_batch(producer_id, offset)
         return _new(AppendResult, (offset, last_offset, append_time_ms, self.log_start_offset, False))
 
     def _duplicate(self, base_offset: int, last_offset: int, timestamp: int) -> AppendResult:
         append_time_ms = timestamp if self.config.log_append_time else NO_TIMESTAMP
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, True)
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, supports_epoch_bump: bool
+    ) -> VerificationGuard:
+        """What an append of the transactional batch will need. `ONGOING`: its transaction is known here. Any other:
+        ask the coordinator first, then append with it. INVALID_PRODUCER_EPOCH for a producer that was replaced."""
+        return self.producers.start_verification(producer_id, producer_epoch, sequence, supports_epoch_bump)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: EndTxnMarker,
+        leader_epoch: int,
+        transaction_version: int = 0,
+    ) -> int:
+        """End the producer's transaction; the marker's offset. It is written where nothing is open too, as in Kafka."""
+        if self.is_fenced:
+            raise self._fenced_error()
+        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch, transaction_version)
+        if leader_epoch != self.epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch)
+        now_ms, offset = self._clock.now_ms(), self.log_end_offset
+        batch = build_end_txn_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        if self.config.log_append_time:
+            set_log_append_time(batch, 0, now_ms)
+        segment = self._segment_for(len(batch), offset, now_ms, now_ms)
+        self._recall_aborted(segment)
+        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
+        try:
+            segment.append(batch, len(batch), offset, now_ms)
+        except OSError as error:
+            raise self._on_append_failed(segment, error) from error
+        self.log_end_offset = offset + 1
+        aborted = self.producers.on_marker(producer_id, producer_epoch, marker, offset, now_ms)
+        if aborted is not None:
+            segment.add_aborted(aborted)
+        return offset
+
+    def _recall_aborted(self, segment: Segment) -> None:
+        """The index is read, if it has to be, before a marker is written: after that nothing may fail."""
+        with self._reading():
+            _ = segment.transaction_index
 
     def append_as_follower(self, records: Bytes) -> AppendResult:
         """Take what the leader sent, offsets and epochs as they are; a cut batch at the end is left out."""
@@ -229,16 +303,27 @@ class Log:
             segment = self._segment_for(size, last.last_offset, max_timestamp, self._clock.now_ms())
             for _, header in group:
                 self._note_epoch(header.partition_leader_epoch, header.base_offset)
+                if header.is_control:
+                    self._recall_aborted(segment)
             try:
                 segment.append_all(whole[start : start + size], [header for _, header in group])
             except OSError as error:
                 raise self._on_append_failed(segment, error) from error
             self.log_end_offset = last.next_offset
-            for _, header in group:
-                remember_producer(self.producers, header)
+            for position, header in group:
+                self._remember(segment, header, whole[position : position + header.size_bytes])
         return AppendResult(
             batches[0][1].base_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset, False
         )
+
+    def _remember(self, segment: Segment, header: BatchHeader, data: memoryview) -> None:
+        """A batch of the leader is in the log."""
+        if not header.is_control:
+            remember_producer(self.producers, header)
+            return
+        aborted = remember_marker(self.producers, header, data)
+        if aborted is not None:
+            segment.add_aborted(aborted)
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """From the log's end on, records are of this leader's epoch; durable before the first of them."""
@@ -328,6 +413,23 @@ class Log:
             return self._reader.read(offset, max_bytes, end_offset, minimum_one)
         except OSError as error:
             raise self._read_error(error) from error
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed data end: before the first open transaction, at most at the high watermark."""
+        first_unstable = self._transactions.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if first_unstable >= high_watermark else max(first_unstable, self.log_start_offset)
+
+    @property
+    def is_unstable(self) -> bool:
+        """A transaction is open, or its end is not safe yet, below the high watermark."""
+        return self._transactions.first_unstable_offset < self.high_watermark
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that have batches from the offset up to the end; the order is that of markers."""
+        with self._reading():
+            return self.segments.aborted_between(offset, end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after the time, in offset order; the one batch that holds it is decoded."""
@@ -445,7 +547,7 @@ class Log:
         """Before batches go, a durable snapshot of the producers that can only be known from them."""
         if not self.producers.entries:
             return
-        if first_offset in self.producers.snapshot_offsets:
+        if self.producers.read_snapshot(first_offset) is not None:
             self.producers.sync_snapshot(first_offset)
         else:
             self.flush()  # a crash that loses records below a snapshot makes it useless
@@ -469,6 +571,7 @@ class Log:
             self.epochs.truncate_from_end(self.log_end_offset)
             self.producers.delete_snapshots_after(self.log_end_offset)
             replay_producers(self.segments, self.producers, self.log_end_offset)
+            self._transactions.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything and go on at the offset: start, end, high watermark, epochs and producers together."""
@@ -509,6 +612,8 @@ class Log:
         """It never goes back, except by truncation, and never beyond the log's end."""
         if offset > self.high_watermark:
             self.high_watermark = min(offset, self.log_end_offset)
+            if self._transactions.unreplicated:
+                self._transactions.on_high_watermark(self.high_watermark)
 
     def expire_producers(self, now_ms: int) -> int:
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)

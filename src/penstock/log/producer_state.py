@@ -23,7 +23,13 @@ wrong CRC or another version counts as absent and an older one is taken; the log
 
 Expiry. Kafka drops a producer whose last batch carries a timestamp older than `producer.id.expiration.ms`, even one
 that is writing old timestamps at this moment. Here a producer that wrote since the last `expire` was seen then, so it
-stays. Transactions themselves are not handled here: their two fields are kept and survive.
+stays. A producer whose transaction is open stays in any case.
+
+Transactions. A transactional batch begins one where none is open for its producer, and only with a guard that shows
+that the coordinator knows of it (verification.py). A marker ends it, and raises the producer's epoch to its own: the
+batches of the epoch before are then refused, and the next begins at sequence 0. A marker of a coordinator that was
+replaced (a smaller epoch of its own) is refused. From transaction version 2 on every transaction has a producer epoch
+of its own, so a marker must be of a larger epoch than the last batch, or be the marker that is there, sent again.
 """
 
 from __future__ import annotations
@@ -36,6 +42,10 @@ from collections.abc import Collection, Iterable
 from penstock.env.files import Files
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.atomic_file import read_or_none, replace, write_atomically
+from penstock.log.transaction_index import AbortedTransaction
+from penstock.log.transactions import Transactions
+from penstock.log.verification import ONGOING, VerificationGuard, Verifications
+from penstock.wire.batch_builder import ControlType, EndTxnMarker
 from penstock.wire.crc32c import crc32c
 
 BATCHES_KEPT = 5
@@ -43,6 +53,9 @@ MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1
 NO_EPOCH = -1
 NO_OFFSET = -1
+MAX_EPOCH = 2**15 - 1
+EPOCH_PER_TRANSACTION_SINCE = 2
+"""The transaction version in which the coordinator raises the producer's epoch with each transaction (KIP-890)."""
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOT_VERSION = 1
@@ -93,12 +106,14 @@ class ProducerStateEntry:
 class ProducerStateManager:
     """The producers of one log, and their snapshots in its directory."""
 
-    __slots__ = ("_directory", "_files", "_producers", "snapshot_offsets")
+    __slots__ = ("_directory", "_files", "_producers", "snapshot_offsets", "transactions", "verifications")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._directory = directory
         self._producers: dict[int, ProducerStateEntry] = {}
+        self.transactions = Transactions()
+        self.verifications = Verifications()
         self.snapshot_offsets: list[int] = []
         """The snapshots in the directory, ascending; known after `load`."""
 
@@ -139,6 +154,106 @@ class ProducerStateManager:
         entry.last_timestamp = timestamp
         batches.append((base_sequence, last, base_offset, last_offset, timestamp))
 
+    # Transactions.
+
+    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the log holds an open transaction of the producer in this epoch."""
+        entry = self._producers.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
+
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
+    ) -> VerificationGuard:
+        """What an append of this batch will need; `ONGOING` when nobody has to be asked."""
+        self.check_epoch(producer_id, epoch)
+        if self.is_in_transaction(producer_id, epoch):
+            return ONGOING
+        return self.verifications.start(producer_id, epoch, sequence, supports_epoch_bump)
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """INVALID_PRODUCER_EPOCH for one that is older than the last seen."""
+        entry = self._producers.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _old_epoch(entry, epoch)
+
+    def check_transactional(
+        self, producer_id: int, epoch: int, base_sequence: int, record_count: int, guard: VerificationGuard
+    ) -> tuple[int, int, int] | None:
+        """As `check`, for a batch that says it is in a transaction. Without a sequence it is the broker's own.
+
+        Where the transaction is not open here, nothing may have ended it since the guard was made.
+        """
+        if not self.is_in_transaction(producer_id, epoch):
+            entry = self._producers.get(producer_id)
+            if entry is not None and epoch == entry.epoch:
+                duplicate = _duplicate_of(entry, base_sequence, last_sequence(base_sequence, record_count))
+                if duplicate is not None:
+                    return duplicate
+            self.check_epoch(producer_id, epoch)
+            self.verifications.check(producer_id, guard)
+            is_unknown = entry is None or not entry.batches
+            if base_sequence > (0 if guard.supports_epoch_bump and is_unknown else guard.lowest_sequence):
+                raise _out_of_order(producer_id, epoch, base_sequence, "a batch before it is not in the log")
+        return None if base_sequence == NO_SEQUENCE else self.check(producer_id, epoch, base_sequence, record_count)
+
+    def check_no_transaction(self, producer_id: int) -> None:
+        """A batch that is not transactional cannot be written while its producer has a transaction open."""
+        if producer_id in self.transactions.ongoing:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {producer_id} has a transaction open here; this batch is not transactional.",
+            )
+
+    def on_transactional_batch(self, producer_id: int, first_offset: int) -> None:
+        """A transactional batch is in the log, and `update` knows it."""
+        self.verifications.end(producer_id)
+        entry = self._producers[producer_id]
+        if entry.current_txn_first_offset == NO_OFFSET:
+            entry.current_txn_first_offset = first_offset
+            self.transactions.begin(producer_id, first_offset)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
+        """Whether a coordinator may write this marker: KafkaError for an old producer epoch or an old coordinator."""
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            return
+        is_too_old = epoch < entry.epoch
+        if transaction_version >= EPOCH_PER_TRANSACTION_SINCE and epoch == entry.epoch < MAX_EPOCH:
+            # Where nothing is open it is the marker that ended it, sent again.
+            is_too_old = entry.current_txn_first_offset != NO_OFFSET
+        if is_too_old:
+            raise _old_epoch(entry, epoch)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"The marker is of coordinator epoch {coordinator_epoch}; {entry.coordinator_epoch} has written since.",
+            )
+
+    def on_marker(
+        self, producer_id: int, epoch: int, marker: EndTxnMarker, offset: int, timestamp: int
+    ) -> AbortedTransaction | None:
+        """A marker is in the log. What it aborts, if anything: the segment's transaction index gets that."""
+        self.verifications.end(producer_id)
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerStateEntry(producer_id, epoch)
+        if entry.epoch != epoch:
+            entry.epoch = epoch
+            entry.batches.clear()
+            entry.last_sequence = NO_SEQUENCE
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, NO_OFFSET
+        if first_offset == NO_OFFSET:  # an empty transaction: readers need not know of it
+            return None
+        last_stable_offset = self.transactions.last_stable_offset_after(producer_id, offset)
+        self.transactions.end(producer_id, offset)
+        if marker.control_type is ControlType.COMMIT:
+            return None
+        return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
+
+    # The rest.
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget the producers that have been idle for `producer.id.expiration.ms`, and say how many."""
         expired = []
@@ -151,28 +266,48 @@ class ProducerStateManager:
                 expired.append(entry.producer_id)
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.expire()
         return len(expired)
 
     def clear(self) -> None:
         """Forget every producer; the snapshots stay."""
         self._producers.clear()
+        self.transactions.clear()
+        self.verifications.clear()
 
     def load(self, end_offset: int) -> int | None:
         """Become the newest readable snapshot at or below the offset; replay the log from the offset it returns.
 
         None when there is no such snapshot: the state is empty, and the whole log is to be replayed.
         """
-        self._producers.clear()
+        self.clear()
         self.snapshot_offsets = self._list_snapshots()
-        for offset in reversed(self.snapshot_offsets):
-            if offset > end_offset:
-                continue
-            entries = decode_snapshot(read_or_none(self._files, self._path(offset)) or b"")
-            if entries is not None:
-                self._producers = {entry.producer_id: entry for entry in entries}
-                return offset
-            _logger.warning("%s cannot be read and is not used; the log is replayed instead", self._path(offset))
-        return None
+        return self.add_missing(end_offset)
+
+    def add_missing(self, end_offset: int) -> int | None:
+        """As `load`, for producers that are not known: after a replay from an older snapshot than the newest, those
+        whose batches are all gone."""
+        offset, entries = self._newest_snapshot(end_offset)
+        missing = [entry for entry in entries if entry.producer_id not in self._producers]
+        self._producers |= {entry.producer_id: entry for entry in missing}
+        first_offsets = {entry.producer_id: entry.current_txn_first_offset for entry in missing}
+        self.transactions.add({each: first for each, first in first_offsets.items() if first != NO_OFFSET})
+        return offset
+
+    def _newest_snapshot(self, end_offset: int) -> tuple[int | None, list[ProducerStateEntry]]:
+        """The newest that can be read at or below the offset; those that cannot are removed."""
+        for offset in reversed(self.snapshot_offsets.copy()):
+            if offset <= end_offset:
+                entries = self.read_snapshot(offset)
+                if entries is not None:
+                    return offset, entries
+                _logger.warning("%s cannot be read and is not used; the log is replayed instead", self._path(offset))
+                self._delete([offset])
+        return None, []
+
+    def read_snapshot(self, offset: int) -> list[ProducerStateEntry] | None:
+        """The producers as of the offset; None when there is no such snapshot, or it is damaged."""
+        return decode_snapshot(read_or_none(self._files, self._path(offset)) or b"")
 
     def take_snapshot(self, offset: int, *, sync: bool = True) -> None:
         """Write the state, which is that of all records below the offset; on return it survives a crash.
@@ -228,26 +363,36 @@ def last_sequence(base_sequence: int, record_count: int) -> int:
 def _check_unusual(entry: ProducerStateEntry, epoch: int, base: int, last: int) -> tuple[int, int, int] | None:
     """Whatever is not simply the next batch of the same epoch."""
     if epoch < entry.epoch:
-        raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"Producer {entry.producer_id} is at epoch {entry.epoch}; this batch has epoch {epoch}.",
-        )
+        raise _old_epoch(entry, epoch)
     if epoch > entry.epoch:
         if base != 0:
-            raise _out_of_order(entry, epoch, base, "a new epoch starts at 0")
+            raise _out_of_order(entry.producer_id, epoch, base, "a new epoch starts at 0")
         return None
+    duplicate = _duplicate_of(entry, base, last)
+    if duplicate is None and (base != 0 or entry.last_sequence != MAX_SEQUENCE):
+        raise _out_of_order(entry.producer_id, epoch, base, f"the last one here is {entry.last_sequence}")
+    return duplicate
+
+
+def _duplicate_of(entry: ProducerStateEntry, base: int, last: int) -> tuple[int, int, int] | None:
+    """Where the batch of the producer's epoch with these sequences is, if it is one of the last five."""
     for batch_base, batch_last, base_offset, last_offset, timestamp in entry.batches:
         if batch_base == base and batch_last == last:
             return base_offset, last_offset, timestamp
-    if base != 0 or entry.last_sequence != MAX_SEQUENCE:
-        raise _out_of_order(entry, epoch, base, f"the last one here is {entry.last_sequence}")
     return None
 
 
-def _out_of_order(entry: ProducerStateEntry, epoch: int, base: int, why: str) -> KafkaError:
+def _old_epoch(entry: ProducerStateEntry, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Producer {entry.producer_id} is at epoch {entry.epoch}; this is of epoch {epoch}.",
+    )
+
+
+def _out_of_order(producer_id: int, epoch: int, base: int, why: str) -> KafkaError:
     return KafkaError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"Producer {entry.producer_id} sent sequence {base} in epoch {epoch}, but {why}.",
+        f"Producer {producer_id} sent sequence {base} in epoch {epoch}, but {why}.",
     )
 
 

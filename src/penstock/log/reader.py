@@ -30,6 +30,8 @@ class LogSlice(NamedTuple):
     position: int
     size: int
     base_offset: int
+    end_offset: int
+    """Of the batch after the last: everything in the slice is below."""
 
 
 class TimestampOffset(NamedTuple):
@@ -67,7 +69,8 @@ class LogReader:
             return None
         if not segment.holes:
             self._remember(end.base_offset, segment, end.position)
-        return LogSlice(segment.file, start.position, end.position - start.position, start.base_offset)
+        size = end.position - start.position
+        return LogSlice(segment.file, start.position, size, start.base_offset, end.base_offset)
 
     def _find(self, offset: int) -> tuple[Segment, Boundary] | None:
         """The first batch that ends at or after the offset; later segments are tried where offsets are missing."""

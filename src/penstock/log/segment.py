@@ -1,8 +1,9 @@
-"""One segment of a log: a `.log` file of record batches, back to back, and two small indexes beside it.
+"""One segment of a log: a `.log` file of record batches, back to back, and small indexes beside it.
 
     00000000000000009948.log         batches; the name is the first offset that may be in it
     00000000000000009948.index       offset -> position in the .log, an entry each index.interval.bytes
     00000000000000009948.timeindex   timestamp -> offset, the largest timestamp so far, at the same places
+    00000000000000009948.txnindex    aborted transactions; only where there are any
 
 Rules. Only the newest segment of a log, the active one, is written. `size` counts good bytes: whole batches; a write
 that failed half way leaves more in the file until the log cuts it back. The indexes are hints: they say where to
@@ -32,6 +33,7 @@ from penstock.log.config import LogConfig
 from penstock.log.offset_index import OffsetIndex
 from penstock.log.open_segments import OpenSegments
 from penstock.log.time_index import TimeIndex
+from penstock.log.transaction_index import TRANSACTION_INDEX_SUFFIX, AbortedTransaction, TransactionIndex
 from penstock.types import Bytes
 from penstock.wire.records import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP, BatchHeader, corrupt
 
@@ -45,7 +47,8 @@ LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 DELETED_SUFFIX = ".deleted"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
 
 _logger = logging.getLogger(__name__)
 
@@ -87,12 +90,15 @@ class Segment:
         "_offset_index",
         "_open_segments",
         "_time_index",
+        "_transaction_index",
         "base_offset",
         "created_ms",
         "end_offset",
+        "has_aborted",
         "holes",
         "is_active",
         "is_full",
+        "is_scanned",
         "max_offset",
         "size",
     )
@@ -110,6 +116,7 @@ class Segment:
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
         self._first_timestamp: int | None = None
         self._max_timestamp = NO_TIMESTAMP
         self._max_timestamp_offset = base_offset
@@ -122,6 +129,10 @@ class Segment:
         self.is_active = False
         self.is_full = False
         """The indexes have no room: roll before the next append."""
+        self.has_aborted = False
+        """The transaction index has something to say."""
+        self.is_scanned = False
+        """Recovery made the offset and the time index anew; the transaction index is made from the markers later."""
         self.max_offset = base_offset + MAX_RELATIVE_OFFSET
 
     # Files, opened when they are needed.
@@ -150,6 +161,15 @@ class Segment:
             self._open_segments.touch(self)
         return self._time_index
 
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        if self._transaction_index is None:
+            path = self.path(TRANSACTION_INDEX_SUFFIX)
+            self._transaction_index = TransactionIndex(self._files, path, is_empty=not self.has_aborted)
+        if not self.is_active:
+            self._open_segments.touch(self)
+        return self._transaction_index
+
     def path(self, suffix: str) -> str:
         return segment_path(self._directory, self.base_offset, suffix)
 
@@ -176,12 +196,14 @@ class Segment:
                 index.close()
         self._offset_index = None
         self._time_index = None
+        self._transaction_index = None
 
     def forget_files(self) -> None:
         """Let the files go as they are, for nobody will need the indexes again or they have just been written."""
         self._file = None
         self._offset_index = None
         self._time_index = None
+        self._transaction_index = None
 
     # Appending, to the active segment.
 
@@ -244,6 +266,16 @@ class Segment:
             _logger.warning("%s: the index could not be written: %s", self.path(OFFSET_INDEX_SUFFIX), error)
         self.is_full = offset_index.is_full(self._index_bytes) or time_index.is_full(self._index_bytes)
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """A marker in this segment aborts a transaction."""
+        self.transaction_index.append(aborted)
+        self.has_aborted = True
+
+    def replace_aborted(self, aborted: Sequence[AbortedTransaction]) -> None:
+        """What the markers say, when the transaction index cannot be trusted; durable."""
+        self.transaction_index.replace(aborted)
+        self.has_aborted = bool(aborted)
+
     def cut_back(self) -> None:
         """After a write that failed: the file holds whole batches only again."""
         self.file.truncate(self.size)
@@ -258,6 +290,7 @@ class Segment:
         self._max_timestamp_offset = self.base_offset
         self._is_max_timestamp_known = True
         self._first_timestamp = None
+        self.is_scanned = True
         self.offset_index.reset()
         self.time_index.reset()
 
@@ -271,6 +304,8 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.time_index.flush()
         self.offset_index.flush()
+        if self.has_aborted:
+            self.transaction_index.flush()
 
     def sync_indexes(self) -> None:
         """Write them and make them survive a crash, as after a scan that made them anew."""
@@ -288,6 +323,8 @@ class Segment:
             position = boundary.position
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        if self.has_aborted:
+            self.transaction_index.truncate_to(offset)
         self.holes = tuple(hole for hole in self.holes if hole.position < position)
         self.size = position
         self.end_offset = self._end_offset_before(position)

@@ -21,12 +21,12 @@ from penstock.log.config import LogConfig
 from penstock.log.open_segments import OpenSegments
 from penstock.log.segment import (
     DELETED_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
     Segment,
 )
+from penstock.log.transaction_index import AbortedTransaction
 
 _logger = logging.getLogger(__name__)
 
@@ -72,6 +72,17 @@ class Segments:
         """The number of the last segment that begins at or before the offset; -1 when all begin after it."""
         return bisect_right(self._base_offsets, offset) - 1
 
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with batches in the range; their markers may be in later segments."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[max(0, self.floor(offset)) :]:
+            if segment.has_aborted:
+                more, is_complete = segment.transaction_index.between(offset, end_offset)
+                found += more
+                if is_complete:
+                    break
+        return found
+
     def new(self, base_offset: int, config: LogConfig) -> Segment:
         """A segment that is not one of the log's yet."""
         return Segment(self._files, self._open_segments, self._directory, base_offset, config)
@@ -108,7 +119,7 @@ class Segments:
         self._deleted.append((remove_at_ms, path + DELETED_SUFFIX))
         self._open_segments.forget(segment)
         segment.forget_files()
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in INDEX_SUFFIXES:
             if self._files.exists(segment.path(suffix)):
                 self._files.unlink(segment.path(suffix))
         self._files.sync_dir(self._directory)

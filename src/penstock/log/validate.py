@@ -8,7 +8,7 @@ more, it comes here. The order of the checks is Kafka's, so that the first thing
     checksum                        CORRUPT_MESSAGE
     a client's to send              INVALID_RECORD          (base offset 0, no control batch, count = last delta + 1)
     sequence with a producer id     INVALID_RECORD
-    no open transaction             INVALID_TXN_STATE
+    in a transaction by intent      INVALID_TXN_STATE, INVALID_RECORD without a producer id
     keys on a compacted topic       INVALID_RECORD          (the records are decoded)
     timestamps in range             INVALID_TIMESTAMP       (by the header's base and max timestamp)
     not above segment.bytes         RECORD_LIST_TOO_LARGE
@@ -68,12 +68,14 @@ def needs_preparation(config: LogConfig, has_keys: bool = False) -> bool:
     return (config.compacts and not has_keys) or is_rewritten or limits_age
 
 
-def prepare_or_raise(records: memoryview | bytearray, config: LogConfig, now_ms: int) -> memoryview | bytearray:
+def prepare_or_raise(
+    records: memoryview | bytearray, config: LogConfig, now_ms: int, may_be_transactional: bool = False
+) -> memoryview | bytearray:
     """The one batch that `records` holds, as the topic stores it, offsets not yet assigned; KafkaError when refused."""
     check_size(records, config.max_message_bytes)
     header = check_produce_request(records, 0, len(records))
     records = memoryview(records)[: header.size_bytes]
-    check_producer(header)
+    check_producer(header, may_be_transactional)
     if config.compacts:
         check_keys(records)
     if not config.log_append_time:
@@ -102,14 +104,16 @@ def check_size(records: Bytes, max_message_bytes: int) -> None:
         )
 
 
-def check_producer(header: BatchHeader) -> None:
+def check_producer(header: BatchHeader, may_be_transactional: bool = False) -> None:
     if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise invalid_record(
             f"A batch of producer {header.producer_id} needs a sequence and an epoch, not {header.base_sequence} "
             f"and {header.producer_epoch}."
         )
-    if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "No transaction is open on this partition.")
+    if header.is_transactional and not may_be_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The batch is not part of an ongoing transaction.")
+    if header.is_transactional and not header.has_producer_id:
+        raise invalid_record("A transactional batch needs a producer id.")
 
 
 def check_keys(records: Bytes) -> None:

@@ -236,6 +236,14 @@ class ConsumerGroup:
         if is_too_new or not all(member.assigned.get(part, epoch + 1) <= epoch for part in partitions):
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> None:
+        """Who commits in a transaction: anyone who does not say who it is, or a member at its present epoch."""
+        is_nobody = not member_id and instance_id is None
+        if epoch < 0 and (is_nobody or not self.members):
+            return
+        if self.member_or_raise(member_id).epoch != epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Whoever says that it is a member must be one, at its present epoch."""
         if not member_id and epoch < 0:

@@ -30,7 +30,15 @@ from penstock.broker.groups.home import Home, HomeState, partition_for
 from penstock.broker.groups.join import join, refusal
 from penstock.broker.groups.leave import leave, nobody_left
 from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
-from penstock.broker.groups.records import GroupRecord, OffsetRecord, Record, decode, encode
+from penstock.broker.groups.records import (
+    GroupRecord,
+    OffsetRecord,
+    Record,
+    TransactionalOffset,
+    TransactionEnd,
+    decode_logged,
+    encode,
+)
 from penstock.broker.groups.shard import Shard
 from penstock.broker.groups.sync import sync
 from penstock.broker.replicas.group_commit import GroupCommit
@@ -39,12 +47,16 @@ from penstock.broker.replicas.partition import Partition
 from penstock.broker.replicated import ReplicatedLog
 from penstock.env.clock import Clock
 from penstock.errors import ErrorCode, KafkaError
+from penstock.log.verification import VerificationGuard
 from penstock.metadata.image import Delta, Image
+from penstock.types import TopicPartition
 from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from penstock.wire.api.join_group import JoinGroupRequest
 from penstock.wire.api.leave_group import MemberIdentity
 from penstock.wire.api.offset_commit import OffsetCommitRequest
 from penstock.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from penstock.wire.api.txn_offset_commit import TxnOffsetCommitRequest
+from penstock.wire.records import NO_SEQUENCE
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +179,7 @@ class GroupCoordinator:
 
     async def _load(self, home: Home) -> None:
         try:
-            count = await home.log.load(decode, home.shard.load)
+            count = await home.log.load(decode_logged, home.shard.load)
         except KafkaError as error:
             home.state = HomeState.FAILED
             logger.error(
@@ -176,6 +188,8 @@ class GroupCoordinator:
             )  # fmt: skip
             return
         home.state = HomeState.ACTIVE
+        for end in home.ended_while_loading:
+            home.shard.on_transaction_end(end)
         out = Outcome()
         home.shard.on_loaded(self._now(), out)
         self._apply(home, out)
@@ -331,6 +345,51 @@ class GroupCoordinator:
             self._write(home, records, on_done)
         else:
             on_done(None)
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """Where the group's offsets are, which is what a transaction with offsets writes to."""
+        count = self._partition_count or self._config.get_int("offsets.topic.num.partitions")
+        return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count))
+
+    def start_verification(self, request: TxnOffsetCommitRequest, supports_epoch_bump: bool) -> VerificationGuard:
+        """What `commit_transactional_offsets` needs: ONGOING, or a guard and the transaction coordinator's word."""
+        partition = self._home(request.group_id).log.partition
+        producer = (request.producer_id, request.producer_epoch)
+        try:
+            return partition.start_verification(*producer, NO_SEQUENCE, supports_epoch_bump, is_own=True)
+        except KafkaError as error:
+            raise _told(error) from error
+
+    def commit_transactional_offsets(
+        self,
+        request: TxnOffsetCommitRequest,
+        records: Sequence[OffsetRecord],
+        guard: VerificationGuard,
+        on_done: OnDone,
+    ) -> None:
+        """Write offsets that count when the producer's transaction is committed; `on_done` when they are in the log."""
+        home = self._home(request.group_id)
+        home.shard.check_transactional_commit(request)
+
+        def on_committed(error: KafkaError | None) -> None:
+            if error is None:
+                for record in records:
+                    home.shard.replay_transactional(TransactionalOffset(request.producer_id, record))
+            on_done(None if error is None else _told(error))
+
+        producer = (request.producer_id, request.producer_epoch)
+        home.log.append([encode(record) for record in records], on_committed, producer, guard)
+
+    def on_marker(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A marker is committed to this partition of the offsets topic."""
+        home = self._homes.get(partition)
+        if home is None:
+            return
+        end = TransactionEnd(producer_id, committed)
+        if home.state is HomeState.LOADING:
+            home.ended_while_loading.append(end)
+        else:
+            home.shard.on_transaction_end(end)
 
     def delete_group(self, group_id: str, on_done: OnDone) -> None:
         home = self._home(group_id)

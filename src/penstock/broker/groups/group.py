@@ -162,6 +162,16 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         return member
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> None:
+        """Who commits in a transaction: anyone who does not say who it is, or a member of this generation."""
+        if self.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if generation < 0 and self.state is State.EMPTY:
+            return
+        if generation >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            self.check_generation(generation)
+
     def check_deletable(self) -> None:
         if self.state is State.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
 
+from penstock.broker.groups.records import TransactionEnd
 from penstock.broker.groups.shard import Shard
 from penstock.broker.replicated import ReplicatedLog
 from penstock.env.clock import Clock
@@ -32,12 +33,14 @@ class HomeState(Enum):
 class Home:
     """One partition: its log, the groups in it, a timer for each group that needs one, and who waits for their turn."""
 
-    __slots__ = ("log", "shard", "state", "timers", "waiting")
+    __slots__ = ("ended_while_loading", "log", "shard", "state", "timers", "waiting")
 
     def __init__(self, log: ReplicatedLog, shard: Shard) -> None:
         self.log = log
         self.shard = shard
         self.state = HomeState.LOADING
+        self.ended_while_loading: list[TransactionEnd] = []
+        """Markers that came after the end up to which the log is read; as many as transactions were left prepared."""
         self.timers: dict[str, tuple[float, asyncio.TimerHandle]] = {}
         """Group id -> when it goes off, and what makes it."""
         self.waiting: dict[str, deque[Callable[[], None]]] = {}

@@ -3,6 +3,8 @@
     OffsetRecord    how far a group has read in one partition; without a value: that is forgotten
     GroupRecord     a classic group's generation; without a value: the group is forgotten
     ConsumerRecord  something of a consumer group (see `consumer_records`)
+    TransactionalOffset  an OffsetRecord in a transactional batch: it counts when the producer's commit marker comes
+    TransactionEnd  a marker
 
 The bytes are Kafka's (see `wire/coordinator`). An offset is written for every commit of every consumer, so its bytes
 are put together by hand here, and a test compares them with the codec's.
@@ -11,6 +13,7 @@ are put together by hand here, and a test compares them with the codec's.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from penstock.broker.groups.consumer_records import (
@@ -30,6 +33,7 @@ from penstock.wire.coordinator.offset_commit import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from penstock.wire.records import BatchHeader
 
 GROUP_METADATA_VERSION = 3
 EXPIRING_OFFSET_VERSION = 1
@@ -37,6 +41,9 @@ NO_TIMESTAMP = -1
 
 KeyValue = tuple[bytes, bytes | None]
 
+ABORT_MARKER = 0
+COMMIT_MARKER = 1
+_CONTROL_KEY = struct.Struct(">hh")
 _KEY_HEAD = struct.Struct(">hh")
 _LENGTH = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -71,7 +78,23 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
+class TransactionalOffset(NamedTuple):
+    """An offset that its producer's transaction has yet to decide."""
+
+    producer_id: int
+    record: OffsetRecord
+
+
+class TransactionEnd(NamedTuple):
+    """The marker that ends a producer's transaction."""
+
+    producer_id: int
+    committed: bool
+
+
 Record: TypeAlias = OffsetRecord | GroupRecord | ConsumerRecord
+Logged: TypeAlias = Record | TransactionalOffset | TransactionEnd
+"""What a log holds, with what transactions make of it."""
 
 
 def encode(record: Record) -> KeyValue:
@@ -114,6 +137,26 @@ def _offset_value_by_codec(value: CommittedOffset) -> bytes:
         value.topic_id,
     )
     return OFFSET_COMMIT.encode_value(message, version)
+
+
+def decode_logged(key: Bytes, value: Bytes | None, header: BatchHeader) -> Sequence[Logged]:
+    """What a record in a batch with this header says. MalformedError as in `decode`."""
+    if header.is_control:
+        return _decode_marker(key, header.producer_id)
+    decoded = decode(key, value)
+    if not header.is_transactional:
+        return decoded
+    return [TransactionalOffset(header.producer_id, each) for each in decoded if isinstance(each, OffsetRecord)]
+
+
+def _decode_marker(key: Bytes, producer_id: int) -> Sequence[Logged]:
+    """A control record's key is a version and a type, both int16; types other than abort and commit are not ours."""
+    if len(key) < _CONTROL_KEY.size:
+        raise MalformedError("a control record has a key that is too short")
+    _, control_type = _CONTROL_KEY.unpack_from(key)
+    if control_type not in (ABORT_MARKER, COMMIT_MARKER):
+        return ()
+    return (TransactionEnd(producer_id, control_type == COMMIT_MARKER),)
 
 
 def decode(key: Bytes, value: Bytes | None) -> tuple[Record, ...]:

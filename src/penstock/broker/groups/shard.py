@@ -6,7 +6,7 @@ Loading a shard is `load` for every record of the partition's log, oldest first,
 A group is classic or a consumer group, never both. An offset of a group that is neither makes it a classic one, without
 members; whichever kind joins it first decides. A group exists when a member joined or an offset was committed. It
 ceases to exist when its record is a tombstone, which is written when it is deleted, or when it is empty and its last
-offset was forgotten.
+offset was forgotten. An offset of a transaction is `pending` until the marker comes, and keeps its group meanwhile.
 """
 
 from __future__ import annotations
@@ -19,14 +19,19 @@ from penstock.broker.groups.consumer_records import EPOCH, ConsumerRecord
 from penstock.broker.groups.group import ClassicGroup, GroupLimits, State
 from penstock.broker.groups.offsets import GroupOffsets
 from penstock.broker.groups.outcome import Now, Outcome
+from penstock.broker.groups.pending_offsets import PendingOffsets
 from penstock.broker.groups.records import (
     NO_TIMESTAMP,
     GroupRecord,
+    Logged,
     OffsetRecord,
     Record,
+    TransactionalOffset,
+    TransactionEnd,
 )
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire.api.offset_commit import OffsetCommitRequest
+from penstock.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 
 GROUP_NOT_FOUND_SINCE = 9
 """Older clients do not know GROUP_ID_NOT_FOUND as an answer to a commit."""
@@ -39,13 +44,19 @@ class Shard:
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         self._offsets: dict[str, GroupOffsets] = {}
+        self.pending = PendingOffsets()
+        """Offsets of open transactions."""
 
     # The log.
 
-    def load(self, record: Record) -> None:
+    def load(self, record: Logged) -> None:
         """One record of the log, before the shard is used."""
         if isinstance(record, OffsetRecord):
-            self._replay_offset(record)
+            self._replay_plain_offset(record)
+        elif isinstance(record, TransactionalOffset):
+            self.replay_transactional(record)
+        elif isinstance(record, TransactionEnd):
+            self.on_transaction_end(record)
         elif isinstance(record, ConsumerRecord):
             self._replay_consumer(record)
         elif record.value is None:
@@ -64,7 +75,7 @@ class Shard:
 
     def on_committed(self, record: Record, now: Now, out: Outcome) -> None:
         if isinstance(record, OffsetRecord):
-            self._replay_offset(record)
+            self._replay_plain_offset(record)
             return
         if isinstance(record, ConsumerRecord):
             self._replay_consumer(record)
@@ -80,6 +91,22 @@ class Shard:
     def on_write_failed(self, record: Record, code: ErrorCode, now: Now, out: Outcome) -> None:
         if isinstance(record, GroupRecord) and record.group_id in self.groups:
             rebalance.on_write_failed(self.groups[record.group_id], record, code, now, out)
+
+    def replay_transactional(self, record: TransactionalOffset) -> None:
+        """An offset of an open transaction is committed to the log."""
+        self.pending.add(*record)
+        if record.record.group_id not in self.consumer_groups:
+            self.group_or_new(record.record.group_id)
+
+    def on_transaction_end(self, end: TransactionEnd) -> None:
+        """A marker is committed: the producer's offsets count now, or are gone."""
+        for record in self.pending.end(end.producer_id, end.committed):
+            self._replay_offset(record)
+
+    def _replay_plain_offset(self, record: OffsetRecord) -> None:
+        if self.pending:
+            self.pending.on_plain(record)
+        self._replay_offset(record)
 
     def _replay_offset(self, record: OffsetRecord) -> None:
         offsets = self._offsets.get(record.group_id)
@@ -104,8 +131,11 @@ class Shard:
             group.replay(record)
         elif group is not None:  # the last tombstone of a group
             del self.consumer_groups[record.group_id]
-            if record.group_id in self._offsets:
+            if self._has_offsets(record.group_id):
                 self.group_or_new(record.group_id)
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return group_id in self._offsets or self.pending.has_group(group_id)
 
     def _forget(self, group_id: str) -> None:
         group = self.groups.pop(group_id, None)
@@ -148,7 +178,7 @@ class Shard:
 
     def drop_if_nothing(self, group: ClassicGroup) -> None:
         """A group that nobody joined in the end leaves nothing behind, nor did it write anything."""
-        is_used = group.generation or group.pending_members or group.group_id in self._offsets
+        is_used = group.generation or group.pending_members or self._has_offsets(group.group_id)
         if group.is_empty and not is_used and self.groups.get(group.group_id) is group:
             self._forget(group.group_id)
 
@@ -156,7 +186,8 @@ class Shard:
         """What deletes a group without members, offsets and all."""
         group = self.any_group_or_raise(group_id)
         group.check_deletable()
-        return [*self.offsets(group_id).tombstones(), *_tombstones(group)]
+        offsets = {*self.offsets(group_id).tombstones(), *self.pending.tombstones(group_id)}
+        return [*sorted(offsets), *_tombstones(group)]
 
     # Offsets.
 
@@ -184,6 +215,16 @@ class Shard:
         if member is not None:
             member.keep(now)
 
+    def check_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+        """Whether this client may commit in a transaction. A client of an old version does not say who it is, and is
+        taken at its word; its producer's epoch is what keeps zombies out."""
+        generation = request.generation_id
+        group = self.consumer_groups.get(request.group_id) or self.groups.get(request.group_id)
+        if group is not None:
+            group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
     def delete_offsets(
         self, group_id: str, partitions: Iterable[tuple[str, int]]
     ) -> tuple[list[Record], list[ErrorCode]]:
@@ -203,7 +244,8 @@ class Shard:
 
     def forget_topic(self, topic: str, topic_id: bytes) -> list[Record]:
         """What forgets the offsets of a deleted topic."""
-        return [record for each in self._offsets.values() for record in each.topic_tombstones(topic, topic_id)]
+        committed = [record for each in self._offsets.values() for record in each.topic_tombstones(topic, topic_id)]
+        return [*committed, *self.pending.topic_tombstones(topic, topic_id)]
 
     def forget_missing_topics(self, known_ids: Container[bytes]) -> list[Record]:
         """What forgets the offsets of topics that were deleted while the shard was not loaded."""
@@ -212,11 +254,12 @@ class Shard:
     def expire(self, retention_ms: int, now_ms: int, busy: Container[str] = ()) -> list[Record]:
         """What forgets the offsets whose time is over, and groups of which nothing is left.
 
-        Consumer groups that are `busy` have records on their way, maybe of a member that comes.
+        Consumer groups that are `busy` have records on their way, maybe of a member that comes. Groups with offsets of
+        open transactions wait for these to end.
         """
         records: list[Record] = []
         for group in self.groups.values():
-            if group.state is not State.EMPTY or group.pending_members:
+            if group.state is not State.EMPTY or group.pending_members or self.pending.has_group(group.group_id):
                 continue
             offsets = self.offsets(group.group_id)
             had_members = group.protocol_type is not None
@@ -226,7 +269,7 @@ class Shard:
             if len(expired) == sum(len(each) for _, each in offsets):
                 records.append(GroupRecord(group.group_id, None))
         for consumers in self.consumer_groups.values():
-            if consumers.group_id in busy or consumers.members:
+            if consumers.group_id in busy or consumers.members or self.pending.has_group(consumers.group_id):
                 continue
             records += self._expire_consumers(consumers, retention_ms, now_ms)
         return records

@@ -1,4 +1,4 @@
-"""Regular expressions over topic names, matched in time linear in the name (see docs/adr/0007).
+"""Regular expressions over topic names and transactional ids, matched in time linear in the name (see docs/adr/0007).
 
 The whole name must match, as in Kafka. The syntax is what RE2 and Python's `re` have in common:
 
@@ -35,8 +35,8 @@ MAX_REMEMBERED_SETS = 500
 MAX_STEPS = 500_000
 """Steps from state to state that one evaluation over all topics may take: a fraction of a second."""
 
-ALPHABET = frozenset(string.ascii_letters + string.digits + "._-")
-"""What a topic's name is made of. Nothing else can ever be met."""
+ALPHABET = frozenset(chr(code) for code in range(0x20, 0x7F))
+"""More than a topic's name is made of, for transactional ids, which are matched too. Nothing else ever matches."""
 _DIGITS = frozenset(string.digits)
 _WORDS = frozenset(string.ascii_letters + string.digits + "_")
 _ESCAPES = {
@@ -44,8 +44,8 @@ _ESCAPES = {
     "D": ALPHABET - _DIGITS,
     "w": _WORDS,
     "W": ALPHABET - _WORDS,
-    "s": frozenset[str](),
-    "S": ALPHABET,
+    "s": frozenset(" "),
+    "S": ALPHABET - {" "},
     "t": frozenset[str](),
     "n": frozenset[str](),
     "r": frozenset[str](),

@@ -3,7 +3,8 @@
 A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and the versions of ApiVersions
 itself, so that the client can ask again (KIP-511). Produce is advertised from version 0 although 3 is the lowest
 served: librdkafka before 2.11.1 compresses only then (KAFKA-18659). Feature group.version 1 says that consumer groups
-(KIP-848) are served; it is always on here.
+(KIP-848) are served, transaction.version 2 that each transaction may have an epoch of its own (KIP-890); both are
+always on here.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from penstock.wire.header import API_VERSIONS_KEY
 
 PRODUCE_KEY = 0
 SOFTWARE_SINCE = 3
-GROUP_VERSION = "group.version"
-CONSUMER_GROUPS = 1
+FEATURES = {"group.version": 1, "transaction.version": 2}
 FEATURES_EPOCH = 0
 """Features do not change while the cluster lives."""
 _SOFTWARE_WORD = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -42,9 +42,9 @@ def handle(_context: Context, call: Call, request: ApiVersionsRequest | None) ->
     return ApiVersionsResponse(
         0,
         [_advertised(key) for key in sorted(handlers.MODULES)],
-        supported_features=[SupportedFeatureKey(GROUP_VERSION, CONSUMER_GROUPS, CONSUMER_GROUPS)],
+        supported_features=[SupportedFeatureKey(name, level, level) for name, level in FEATURES.items()],
         finalized_features_epoch=FEATURES_EPOCH,
-        finalized_features=[FinalizedFeatureKey(GROUP_VERSION, CONSUMER_GROUPS, CONSUMER_GROUPS)],
+        finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in FEATURES.items()],
     )
 
 

@@ -4,6 +4,10 @@ Answers at once when there are `min_bytes`, an error, a divergence, or nothing t
 `max_wait_ms` in the purgatory and reads again. Records go out as slices of segment files. The first partition that
 has data gives at least one batch even when it is larger than the limits, so that a consumer can always go on.
 Consumers see what is committed; a fetch as follower is refused until this broker has followers.
+
+Isolation level read_committed ends at the last stable offset and lists the aborted transactions whose batches are in
+what it returns; the client leaves those out. Kafka's list may hold some that begin after it too. All offsets of one
+partition in one answer are of one moment (B14).
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Iterable
 
 from penstock.broker.context import Call, Context, Later
 from penstock.broker.purgatory import Waiter
-from penstock.broker.replicas.partition import Partition
+from penstock.broker.replicas.partition import Offsets, Partition
 from penstock.broker.replicas.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -54,6 +58,7 @@ class _Fetch:
 
     __slots__ = (
         "_context",
+        "_is_committed",
         "_max_bytes",
         "_missing_bytes",
         "_partitions",
@@ -67,6 +72,7 @@ class _Fetch:
     def __init__(self, context: Context, call: Call, request: FetchRequest) -> None:
         self._context = context
         self._request = request
+        self._is_committed = request.isolation_level == READ_COMMITTED
         self._uses_ids = call.version >= TOPIC_IDS_SINCE
         self._max_bytes = min(request.max_bytes, context.config.get_int("fetch.max.bytes"))
         self._session: FetchSession | None = None
@@ -162,42 +168,61 @@ class _Fetch:
         max_bytes = min(wanted.max_bytes, left)
         if not offsets.log_start_offset <= wanted.fetch_offset <= offsets.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        end_offset = self._end_offset(partition)
+        end_offset = self._end_offset(offsets)
         if wanted.fetch_offset < end_offset and (max_bytes > 0 or minimum_one):
             piece = log.read(wanted.fetch_offset, max_bytes, end_offset, minimum_one)
             if piece is not None:
                 data.records = piece
+                if self._is_committed:
+                    data.aborted_transactions = [
+                        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                        for aborted in log.aborted_transactions(wanted.fetch_offset, piece.end_offset)
+                    ]
         return data
 
-    def _end_offset(self, partition: Partition) -> int:
+    def _end_offset(self, offsets: Offsets) -> int:
         """How far this reader may see."""
-        offsets = partition.offsets()
         state = self._request.replica_state
         replica_id = self._request.replica_id if state is None else state.replica_id
         if replica_id == DEBUGGING_REPLICA_ID:
             return offsets.log_end_offset
         if replica_id != CONSUMER_REPLICA_ID:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} holds no replica of the partition")
-        is_committed = self._request.isolation_level == READ_COMMITTED
-        return offsets.last_stable_offset if is_committed else offsets.high_watermark
+        return offsets.last_stable_offset if self._is_committed else offsets.high_watermark
 
     def _no_aborted(self) -> list[AbortedTransaction] | None:
-        return [] if self._request.isolation_level == READ_COMMITTED else None
+        return [] if self._is_committed else None
 
     def wait(self) -> Later:
-        context = self._context
         later = Later()
+        self._context.metrics.fetch_waits += 1
+        self._wait(later, self._request.max_wait_ms)
+        return later
+
+    def _wait(self, later: Later, timeout_ms: float) -> None:
+        context = self._context
+        deadline = context.loop.time() + timeout_ms / 1000
 
         def complete(is_expired: bool) -> None:
             context.metrics.fetches_expired += is_expired
-            later.finish(self._read_again)
+            if is_expired or not self._is_committed or waiter.missing_bytes <= 0:
+                later.finish(self._read_again)
+            else:
+                self._look_again(later, deadline)
 
         partitions = [partition for _, partition, _ in self._results if partition is not None]
-        waiter = Waiter(self._missing_bytes, partitions, complete)
+        waiter = Waiter(self._missing_bytes, partitions, complete, self._is_committed)
         later.on_cancel = waiter.cancel
-        context.metrics.fetch_waits += 1
-        context.purgatory.wait(waiter, self._request.max_wait_ms)
-        return later
+        context.purgatory.wait(waiter, timeout_ms)
+
+    def _look_again(self, later: Later, deadline: float) -> None:
+        """The last stable offset moved, by how many bytes is not known: wait on if it is too little."""
+        self.read()
+        left_ms = (deadline - self._context.loop.time()) * 1000
+        if self.is_enough or left_ms <= 0:
+            later.finish(self.response)
+        else:
+            self._wait(later, left_ms)
 
     def _read_again(self) -> FetchResponse:
         self.read()

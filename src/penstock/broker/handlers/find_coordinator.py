@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0 to 6: which broker coordinates a group or a transactional id.
 
-The first one who looks for the coordinator of a group has `__consumer_offsets` created, and is answered when it can be
-used; Kafka answers COORDINATOR_NOT_AVAILABLE until then. Transactions and share groups are not served yet, which the
-answer says.
+The first one who looks for the coordinator of a group has `__consumer_offsets` created, and the first one with a
+transactional id `__transaction_state`; they are answered when it can be used. Kafka answers COORDINATOR_NOT_AVAILABLE
+until then. Share groups are not served yet, which the answer says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import asyncio
 
 from penstock.broker.context import Call, Context, Later
 from penstock.broker.endpoints import advertised
+from penstock.broker.groups.coordinator import GroupCoordinator
+from penstock.broker.transactions.coordinator import TransactionCoordinator
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -23,15 +25,23 @@ OLD_NO_ERROR = "NONE"
 
 
 def handle(context: Context, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Later:
-    if request.key_type != GROUP or context.groups.has_topic:
+    coordinator = _coordinator(context, request.key_type)
+    if coordinator is None or coordinator.has_topic:
         return _answer(context, call, request)
     later = Later()
 
     def on_created(_task: asyncio.Task[None]) -> None:
         later.finish(lambda: _answer(context, call, request))
 
-    context.groups.create_topic().add_done_callback(on_created)
+    coordinator.create_topic().add_done_callback(on_created)
     return later
+
+
+def _coordinator(context: Context, key_type: int) -> GroupCoordinator | TransactionCoordinator | None:
+    """None for a type that is not served."""
+    if key_type == TRANSACTION:
+        return context.transactions
+    return context.groups if key_type == GROUP else None
 
 
 def _answer(context: Context, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -50,8 +60,10 @@ def _answer(context: Context, call: Call, request: FindCoordinatorRequest) -> Fi
 
 def _find(context: Context, call: Call, key: str, key_type: int) -> Coordinator:
     try:
-        _check_type(key_type)
-        broker = context.image.brokers.get(context.groups.leader_of(key))
+        coordinator = _coordinator(context, key_type)
+        if coordinator is None:
+            raise _not_served(key_type)
+        broker = context.image.brokers.get(coordinator.leader_of(key))
         if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:
@@ -60,12 +72,7 @@ def _find(context: Context, call: Call, key: str, key_type: int) -> Coordinator:
     return Coordinator(key, broker.broker_id, address.host, address.port, 0, "")
 
 
-def _check_type(key_type: int) -> None:
-    if key_type == TRANSACTION:
-        # Of the answers that make a client give up at once instead of asking again, this one is nearest to the truth.
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        raise KafkaError(code, "this broker does not serve transactions yet")
+def _not_served(key_type: int) -> KafkaError:
     if key_type == SHARE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "this broker does not serve share groups yet")
-    if key_type != GROUP:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")
+        return KafkaError(ErrorCode.INVALID_REQUEST, "this broker does not serve share groups yet")
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator")

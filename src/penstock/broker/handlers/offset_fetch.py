@@ -2,14 +2,15 @@
 
 What was never committed has offset -1 and no error, whether or not the group, topic or partition exists; only a topic
 id must be known. An offset of a deleted topic is not an offset of a new one with its name. A member of a consumer group
-gives its epoch, which must be its present one; for a classic group that means nothing. Open transactions do not exist
-yet, so `require_stable` always holds.
+gives its epoch, which must be its present one; for a classic group that means nothing. With `require_stable` a
+partition with an offset of an open transaction is UNSTABLE_OFFSET_COMMIT: ask again (KIP-447).
 """
 
 from __future__ import annotations
 
 from penstock.broker.context import Call, Context
 from penstock.broker.groups.offsets import GroupOffsets
+from penstock.broker.groups.shard import Shard
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image
 from penstock.types import ZERO_TOPIC_ID
@@ -34,17 +35,21 @@ NO_OFFSET = -1
 
 def handle(context: Context, call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if call.version >= GROUPS_SINCE:
-        return OffsetFetchResponse(groups=[_group(context, call, group) for group in request.groups])
+        groups = [_group(context, call, group, request.require_stable) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
     topics = None
     if request.topics is not None:
         topics = [
             OffsetFetchRequestTopics(topic.name, ZERO_TOPIC_ID, topic.partition_indexes) for topic in request.topics
         ]
-    only = _group(context, call, OffsetFetchRequestGroup(group_id=request.group_id, topics=topics))
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    only = _group(context, call, asked, request.require_stable)
     return _of_one_group(call, request, only)
 
 
-def _group(context: Context, call: Call, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _group(
+    context: Context, call: Call, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
     try:
         shard = context.groups.shard(asked.group_id)
         consumers = shard.consumer_groups.get(asked.group_id)
@@ -58,7 +63,21 @@ def _group(context: Context, call: Call, asked: OffsetFetchRequestGroup) -> Offs
         topics = _everything(context.image, offsets, by_id)
     else:
         topics = [_topic(context.image, offsets, topic, by_id) for topic in asked.topics]
+    if require_stable and shard.pending.has_group(asked.group_id):
+        _hide_unstable(context.image, shard, asked.group_id, topics)
     return OffsetFetchResponseGroup(asked.group_id, topics)
+
+
+def _hide_unstable(image: Image, shard: Shard, group_id: str, topics: list[OffsetFetchResponseTopics]) -> None:
+    for topic in topics:
+        by_id = image.topics_by_id.get(topic.topic_id)
+        name = topic.name if by_id is None else by_id.name
+        for partition in topic.partitions:
+            if shard.pending.is_unstable(group_id, name, partition.partition_index):
+                partition.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                partition.committed_offset = NO_OFFSET
+                partition.committed_leader_epoch = -1
+                partition.metadata = ""
 
 
 def _everything(image: Image, offsets: GroupOffsets, by_id: bool) -> list[OffsetFetchResponseTopics]:

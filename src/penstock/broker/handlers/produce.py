@@ -3,7 +3,8 @@
 Every partition succeeds or fails by itself. With acks 0 nothing is answered; an error then ends the connection, as
 Kafka does, since there is no other way to tell. acks -1 waits for the in-sync replicas, which on one node is the
 append itself. With `penstock.durability=fsync` the answer waits until the batches are on disk, together with those of
-every other request that arrived meanwhile.
+every other request that arrived meanwhile. A request with a transactional id is verified first (transactional_produce);
+a transactional batch in a request without one is TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from penstock.broker.context import Call, Context, Later
 from penstock.broker.produce_answer import failure, success
 from penstock.broker.replicas.partition import Partition
+from penstock.broker.transactional_produce import Verdicts, verify_then
 from penstock.errors import ErrorCode, KafkaError
 from penstock.net.server_connection import CloseConnection
 from penstock.wire.api.produce import (
@@ -18,19 +20,28 @@ from penstock.wire.api.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from penstock.wire.records import ATTRIBUTES_AT, HEADER_SIZE, Codec
+from penstock.wire.records import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_BIT, Codec
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
+NO_VERDICTS: Verdicts = {}
 
 
 def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResponse | Later | None:
+    if request.transactional_id is None:
+        return _append_all(context, call, request, NO_VERDICTS)
+    return verify_then(context, call, request, lambda verdicts: _append_all(context, call, request, verdicts))
+
+
+def _append_all(
+    context: Context, call: Call, request: ProduceRequest, verdicts: Verdicts
+) -> ProduceResponse | Later | None:
     acks = request.acks
     response = ProduceResponse()
     appended: list[Partition] = []
     has_error = False
     by_id = call.version >= TOPIC_IDS_SINCE
-    is_unusual = acks not in (-1, 0, 1) or request.transactional_id is not None or call.version < ZSTD_SINCE
+    is_unusual = acks not in (-1, 0, 1) or call.version < ZSTD_SINCE
     for topic in request.topic_data:
         answers = []
         replicas = context.replicas
@@ -44,13 +55,16 @@ def handle(context: Context, call: Call, request: ProduceRequest) -> ProduceResp
                     raise KafkaError(ErrorCode.INVALID_RECORD, "there is no batch")
                 if is_unusual:
                     _check_unusual(call, request, data.records)
-                result = partition.append(data.records, acks)
+                verdict = verdicts.get(partition) if verdicts else None
+                if isinstance(verdict, KafkaError):
+                    raise verdict
+                result = partition.append(data.records, acks, guard=verdict)
                 appended.append(partition)
                 answers.append(success(data.index, result))
             except KafkaError as error:
                 has_error = True
                 context.metrics.produce_errors += 1
-                answers.append(failure(data.index, error))
+                answers.append(failure(data.index, _told(error, request, data.records)))
         response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     later = _after_sync(context, response, appended) if appended and context.group_commit.is_needed else None
     if acks == 0:
@@ -65,12 +79,18 @@ def _unknown(by_id: bool, is_topic: bool) -> KafkaError:
 
 
 def _check_unusual(call: Call, request: ProduceRequest, records: memoryview) -> None:
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "this broker does not serve transactions yet")
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if call.version < ZSTD_SINCE and len(records) >= HEADER_SIZE and records[ATTRIBUTES_AT + 1] & 7 == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is allowed from version 7 on")
+
+
+def _told(error: KafkaError, request: ProduceRequest, records: memoryview | None) -> KafkaError:
+    """The log only knows that there is no transaction; Kafka says what is missing in the request."""
+    if error.code is not ErrorCode.INVALID_TXN_STATE or request.transactional_id is not None or records is None:
+        return error
+    is_transactional = records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT
+    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) if is_transactional else error
 
 
 def _after_sync(context: Context, response: ProduceResponse, appended: list[Partition]) -> Later:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from penstock.broker.purgatory import Purgatory, Waiter
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.log import AppendResult, Log
+from penstock.log.verification import VerificationGuard
 from penstock.metadata.image import INTERNAL_TOPICS, PartitionImage
+from penstock.wire.batch_builder import ControlType, EndTxnMarker
 
 NO_EPOCH = -1
 
@@ -102,21 +104,21 @@ class Partition:
         """As in Kafka, no more in-sync replicas are asked for than the partition has."""
         self._min_insync_replicas = min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
-    def append(self, records: memoryview, acks: int, is_own: bool = False) -> AppendResult:
+    def append(
+        self, records: memoryview, acks: int, is_own: bool = False, guard: VerificationGuard | None = None
+    ) -> AppendResult:
         """Append a producer's batch as leader. KafkaError says why not; nothing was written then.
 
-        `is_own` is for what the broker writes to its internal topics, all of it with keys.
+        `is_own` is for what the broker writes to its internal topics, all of it with keys; `guard` for a batch of a
+        transaction, from `start_verification`.
         """
         refusal = self._own_refusal if is_own else self._refusal
         if refusal is not None:
             raise KafkaError(*refusal)
         if acks == -1 and self.isr_size < self._min_insync_replicas:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.isr_size} replicas are in sync and min.insync.replicas is {self._min_insync_replicas}",
-            )
+            raise self._not_enough_replicas()
         log = self.log
-        result = log.append_as_leader(records, self.leader_epoch, is_own)
+        result = log.append_as_leader(records, self.leader_epoch, is_own, guard)
         base_offset, last_offset, _, _, is_duplicate = result
         if not is_duplicate:
             size = len(records)
@@ -127,6 +129,59 @@ class Partition:
                 if self.waiters:
                     self._purgatory.on_data(self, size)
         return result
+
+    def start_verification(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        supports_epoch_bump: bool,
+        is_own: bool = False,
+    ) -> VerificationGuard:
+        """What an append of a transactional batch will need: `ONGOING`, or a guard and the coordinator's word for it.
+
+        `supports_epoch_bump` says that the producer uses transaction version 2: Produce from version 12 on.
+        """
+        refusal = self._own_refusal if is_own else self._refusal
+        if refusal is not None:
+            raise KafkaError(*refusal)
+        return self.log.start_verification(producer_id, producer_epoch, sequence, supports_epoch_bump)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        transaction_version: int = 0,
+    ) -> int:
+        """Write the marker that ends the producer's transaction here; its offset.
+
+        KafkaError, and nothing is written: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR,
+        INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. Where appends wait for the disk the caller waits too,
+        with `GroupCommit.wait`: readers see what it ends only after that.
+        """
+        if self._own_refusal is not None:
+            raise KafkaError(*self._own_refusal)
+        if self.isr_size < self._min_insync_replicas:
+            raise self._not_enough_replicas()
+        log = self.log
+        size = log.size_bytes
+        marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch)
+        offset = log.append_marker(producer_id, producer_epoch, marker, self.leader_epoch, transaction_version)
+        self.messages_in += 1
+        self.bytes_in += log.size_bytes - size
+        if not self.needs_sync:
+            log.advance_high_watermark(offset + 1)
+            if self.waiters:
+                self._purgatory.on_data(self, log.size_bytes - size)
+        return offset
+
+    def _not_enough_replicas(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{self.isr_size} replicas are in sync and min.insync.replicas is {self._min_insync_replicas}",
+        )
 
     def on_synced(self, end_offset: int, bytes_in: int) -> None:
         """Everything before `end_offset` is on disk; when the sync began, so many bytes had come in."""
@@ -154,8 +209,7 @@ class Partition:
 
     def offsets(self) -> Offsets:
         log = self.log
-        high_watermark = log.high_watermark
-        return Offsets(log.log_start_offset, high_watermark, high_watermark, log.log_end_offset)
+        return Offsets(log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset)
 
     def delete_records(self, before_offset: int) -> int:
         """Move the log's start up to `before_offset` (-1: the high watermark). The new log start offset."""

@@ -2,6 +2,9 @@
 
     producer.py  async_producer.py      three ways to send
     consumer.py  async_consumer.py      iterate, in batches, commit, seek
+    transaction.py  async_transaction.py    all or nothing, with a consumer's position
+    process.py                          read, process, write
+    intake.py                           what a consumer took since its last transaction
     consumer_settings.py                what a consumer can be told
     membership.py                       which partitions it has, and where it begins in them
     progress.py                         what was handed out, what is done, what may be committed

@@ -53,6 +53,19 @@ class AsyncConsumer:
         return self._consumer.raw
 
     @property
+    def blocking(self) -> Consumer:
+        """The consumer inside, for a producer's transaction; nobody polls it meanwhile."""
+        return self._consumer
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self._consumer.is_exactly_once
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._consumer.is_at_end
+
+    @property
     def topics(self) -> list[str]:
         return self._consumer.topics
 
@@ -82,6 +95,12 @@ class AsyncConsumer:
         """Up to `size` messages, as many as came in time."""
         async with self._turn:
             await self._has_messages(self._consumer.gather, size, timeout)
+            return await self._handed(size)
+
+    async def poll_ready(self, size: int, timeout: float = 1.0) -> list[Message]:
+        """What is there already, up to `size` messages; waits only for the first of them."""
+        async with self._turn:
+            await self._has_messages(self._consumer.bring, size, timeout)
             return await self._handed(size)
 
     async def batches(self, size: int, timeout: float = 1.0) -> AsyncIterator[list[Message]]:

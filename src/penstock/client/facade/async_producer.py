@@ -4,6 +4,7 @@
         await producer.send("orders", b"...", forget=True)
         delivery = await producer.send_and_wait("orders", b"...")
         future = await producer.send("orders", b"...")          # later: delivery = await future
+        async with producer.transaction(): ...                  # with a transactional_id
 
 It is `Producer` with futures of the event loop. Deliveries are told by its thread, all that came at once in one turn of
 the loop. confluent-kafka's own AIOProducer is not used: it holds messages back for up to a second to make batches of
@@ -21,6 +22,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from penstock.client.facade.async_consumer import AsyncConsumer
+from penstock.client.facade.async_transaction import AsyncTransaction
 from penstock.client.facade.client_error import ClientError
 from penstock.client.facade.librdkafka import DEFAULT_BOOTSTRAP, confluent_kafka
 from penstock.client.facade.message import Delivery
@@ -81,6 +84,10 @@ class AsyncProducer:
     ) -> Delivery:  # fmt: skip
         """Send one message and wait until it is delivered; KafkaError when it is not."""
         return await (await self.send(topic, value, key, headers, partition, timestamp))
+
+    def transaction(self, consumer: AsyncConsumer | None = None) -> AsyncTransaction:
+        """Everything sent in the `async with` becomes visible at once at its end, or never."""
+        return AsyncTransaction(self._producer.transaction(consumer.blocking if consumer is not None else None))
 
     async def flush(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Wait until everything sent so far is delivered or has failed."""

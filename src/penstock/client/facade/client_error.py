@@ -37,6 +37,10 @@ _LOCAL = {
     ),
     "_ASSIGNMENT_LOST": (ErrorCode.ILLEGAL_GENERATION, "The group gave the partitions to others."),
     "_QUEUE_FULL": (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The buffer is full."),
+    "_FENCED": (
+        ErrorCode.PRODUCER_FENCED,
+        "Another producer with the same transactional_id began, and this one is out. Each needs an id of its own.",
+    ),
     "_AUTO_OFFSET_RESET": (ErrorCode.OFFSET_OUT_OF_RANGE, ""),
 }
 """librdkafka's name -> Kafka's nearest code, and words where its own are not enough."""
@@ -66,6 +70,18 @@ class ClientError(KafkaError):
     def is_fatal(self) -> bool:
         """The client cannot go on; make a new one."""
         return self.raw.fatal()
+
+
+class TransactionAborted(KafkaError):
+    """A transaction could not be committed and is aborted: nothing of it is visible. Do its work again."""
+
+    def __init__(self, cause: KafkaError) -> None:
+        super().__init__(cause.code, f"The transaction was aborted and can be done again. {cause}")
+        self.cause = cause
+
+    @property
+    def retriable(self) -> bool:
+        return True
 
 
 def error_of(failure: Exception, doing: str) -> ClientError:

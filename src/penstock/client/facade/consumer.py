@@ -6,7 +6,8 @@
 
 A message is done when the caller comes back for the next one, or when the `with` ends without an exception. Only what
 is done is committed, so a crash or an exception in the middle makes the message come again: at least once.
-`delivery="at_most_once"` commits before it hands out: what a crash interrupts never comes again.
+`delivery="at_most_once"` commits before it hands out: what a crash interrupts never comes again. `"exactly_once"`
+leaves the position to a producer's transaction (transaction.py, process.py).
 
 Rules:
 - consumers of one group share the partitions; other groups are not touched. Without a name the group is "default";
@@ -14,8 +15,6 @@ Rules:
 - `partitions=` reads without a group and remembers nothing;
 - it belongs to one thread, as librdkafka's consumer does. Only `close` ends the membership at once;
 - a topic that does not exist is an error; passing trouble with brokers is logged, or told to `on_error`, and retried.
-
-Exactly once comes with transactions.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any, Literal, Self, Unpack
 
 from penstock.client.facade.client_error import ClientError, error_of
 from penstock.client.facade.consumer_settings import DEFAULT_GROUP, ConsumerSettings, checked_settings
+from penstock.client.facade.intake import Intake
 from penstock.client.facade.librdkafka import DEFAULT_BOOTSTRAP, confluent_kafka, joined_options
 from penstock.client.facade.membership import Membership
 from penstock.client.facade.message import Message
@@ -68,15 +68,20 @@ class Consumer:
     ) -> None:
         self.topics = [topics] if isinstance(topics, str) else list(topics)
         self._settings = checked_settings(settings)
-        self._commit_kind = self._settings["commit"]
+        self.is_exactly_once = self._settings["delivery"] == "exactly_once"
+        """The position is committed by a producer's transaction only."""
+        self._commit_kind = "manual" if self.is_exactly_once else self._settings["commit"]
         self._commits_first = self._settings["delivery"] == "at_most_once"
         self._has_group = "partitions" not in self._settings
+        self.group = self._settings.get("group", DEFAULT_GROUP) if self._has_group else ""
         self._progress = Progress()
+        self.intake = Intake()
+        """What was handed out since the last transaction, with delivery="exactly_once"."""
         self.waiting: deque[Message] = deque()
         """What came and was not handed out yet: while `wait_assigned` waited, or for the async twin."""
         self._is_closed = False
         self.raw = self._make_raw(bootstrap)
-        self._membership = Membership(self.raw, self._settings, self._before_revoked, self._forget)
+        self._membership = Membership(self.raw, self._settings, self._before_revoked, self._on_gone)
         try:
             if self._has_group:
                 self._membership.subscribe(self.topics)
@@ -118,6 +123,15 @@ class Consumer:
         self.finish()
         if not self.waiting:
             self.gather(size, timeout)
+        batch = self.take(size)
+        self.hand(batch)
+        return batch
+
+    def poll_ready(self, size: int, timeout: float = 1.0) -> list[Message]:
+        """What is there already, up to `size` messages; waits only for the first of them."""
+        self.finish()
+        if not self.waiting:
+            self.bring(size, timeout)
         batch = self.take(size)
         self.hand(batch)
         return batch
@@ -246,6 +260,8 @@ class Consumer:
         """The caller gets these now."""
         for message in messages:
             self._progress.hand(message.where, message.offset)
+            if self.is_exactly_once:
+                self.intake.hand(message.where, message.offset)
         if self._commits_first and self._has_group and messages:
             self._progress.finish()
             self._commit(self._progress.take_unsaved(), asynchronous=False)
@@ -309,6 +325,44 @@ class Consumer:
             time.sleep(0.1)
         return False
 
+    # For a producer's transaction
+
+    def taken(self) -> tuple[Positions, Any]:
+        """Where to go on after what was handed out since the last transaction, and who we are in the group.
+
+        KafkaError when some of it is another consumer's by now. librdkafka enters a new generation only inside a poll,
+        so who we are is who we were when the messages came, and the broker refuses us if the group has moved on. But a
+        member that was thrown out has no id, and Kafka's brokers take offsets from such a one: that is refused here.
+        """
+        member = self.raw.consumer_group_metadata()
+        if self.intake.lost or not self.raw.memberid():
+            gone = ", ".join(map(str, self.intake.lost or self.intake.starts))
+            words = f"The group gave {gone} to another consumer in the middle of the transaction."
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, words)
+        return self.intake.ends, member
+
+    def on_committed(self) -> None:
+        """The transaction with all that was handed out is committed."""
+        self.intake.clear()
+
+    def rewind(self) -> None:
+        """Go back to the first message that was handed out since the last transaction.
+
+        Not in a partition that went away meanwhile: if it came back, it began where its last owner committed.
+        """
+        kept = set(self.assignment).difference(self.intake.lost)
+        starts = {where: offset for where, offset in self.intake.starts.items() if where in kept}
+        self.intake.clear()
+        self._progress.abandon()
+        for where, offset in starts.items():
+            self._seek(confluent_kafka.TopicPartition(*where, offset))
+        self._membership.on_more(starts)
+        self._forget(list(starts))
+
+    def _on_gone(self, gone: list[TopicPartition]) -> None:
+        self.intake.drop(gone)
+        self._forget(gone)
+
     # Commits and seeks
 
     def _store(self, positions: Positions) -> None:
@@ -320,6 +374,8 @@ class Consumer:
                 log.debug("the position of %s was not kept: %s", where, failure)
 
     def _commit(self, positions: Positions, *, asynchronous: bool) -> None:
+        if self.is_exactly_once:
+            raise ValueError("With delivery='exactly_once' the position is committed by a producer's transaction.")
         if not self._has_group:
             raise ValueError("Nothing can be committed without a group. Give the consumer a group, not partitions.")
         if not positions:

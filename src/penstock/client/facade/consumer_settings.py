@@ -14,7 +14,7 @@ DEFAULT_GROUP = "default"
 """The group of a consumer that names none."""
 
 Commit = Literal["auto", "sync", "async", "manual"]
-DeliveryGuarantee = Literal["at_least_once", "at_most_once"]
+DeliveryGuarantee = Literal["at_least_once", "at_most_once", "exactly_once"]
 Start = Literal["earliest", "latest"] | datetime
 Listener = Callable[[list[TopicPartition]], None]
 
@@ -33,7 +33,9 @@ class ConsumerSettings(TypedDict, total=False):
     """How the position of what is done is remembered: in the background ("auto", unless given), before the next message
     ("sync"), sent before the next message ("async"), or only by `commit()` ("manual")."""
     delivery: DeliveryGuarantee
-    """What was under way when a consumer died comes again ("at_least_once", unless given) or never ("at_most_once")."""
+    """What was under way when a consumer died comes again ("at_least_once", unless given) or never ("at_most_once").
+    With "exactly_once" the position is committed only in a producer's transaction (`process`, or
+    `producer.transaction(consumer)`): what comes again had no effect before."""
     stop_at_end: bool
     """End the iteration when every partition was read to its end, instead of waiting for more."""
     key_deserializer: Deserializer
@@ -70,6 +72,8 @@ def checked_settings(given: ConsumerSettings) -> ConsumerSettings:
             f"commit={settings['commit']!r} does not go with delivery='at_most_once', which commits each message, and "
             "waits for that, before it hands it out. Leave commit away."
         )
+    if settings["delivery"] == "exactly_once":
+        _check_exactly_once(given)
     if "partitions" in given and "group" in given:
         raise ValueError("Give a group or partitions, not both: in a group the partitions are shared out.")
     return settings
@@ -81,10 +85,15 @@ def _check_choices(settings: ConsumerSettings) -> None:
         raise ValueError(f"start={start!r} is not 'earliest', 'latest' or a datetime.")
     if commit not in get_args(Commit):
         raise ValueError(f"commit={commit!r} is not 'auto', 'sync', 'async' or 'manual'.")
-    if str(delivery) == "exactly_once":
-        raise ValueError(
-            "delivery='exactly_once' needs transactions, which come later. Until then use 'at_least_once' and make "
-            "repeats harmless, for example by writing the result under a key made of topic, partition and offset."
-        )
     if delivery not in get_args(DeliveryGuarantee):
-        raise ValueError(f"delivery={delivery!r} is not 'at_least_once' or 'at_most_once'.")
+        raise ValueError(f"delivery={delivery!r} is not 'at_least_once', 'at_most_once' or 'exactly_once'.")
+
+
+def _check_exactly_once(given: ConsumerSettings) -> None:
+    if "commit" in given:
+        raise ValueError(
+            f"commit={given['commit']!r} does not go with delivery='exactly_once': the position is committed by the "
+            "producer's transaction. Leave commit away."
+        )
+    if "partitions" in given:
+        raise ValueError("delivery='exactly_once' needs a group, which remembers the position; leave partitions away.")

@@ -16,7 +16,7 @@ Rules:
 - safe from many threads. A thread of ours tells deliveries, so callbacks run there; one that raises is logged;
 - `close` and the end of `with` wait for what is under way; so does the end of the program where nobody closed it.
 
-Transactions are librdkafka's, through `raw`.
+With a `transactional_id` everything is sent in transactions: `with producer.transaction(): ...` (transaction.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 
 from penstock.client.facade.client_error import ClientError, error_of
 from penstock.client.facade.librdkafka import (
@@ -41,8 +41,12 @@ from penstock.client.facade.librdkafka import (
     milliseconds,
 )
 from penstock.client.facade.message import Delivery
+from penstock.client.facade.transaction import Transaction, Transactions
 from penstock.client.partitioner import Partitioner
 from penstock.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from penstock.client.facade.consumer import Consumer
 
 log = logging.getLogger("penstock.client")
 
@@ -74,6 +78,8 @@ class ProducerSettings(TypedDict, total=False):
     key_serializer: Serializer
     value_serializer: Serializer
     """What makes bytes or text of a key or value, such as `json.dumps`; without one they must be bytes or text."""
+    transactional_id: str
+    """The name under which this program's transactions are known, the same each time it runs, and of no other."""
     on_error: ErrorCallback
     """Hears of trouble that no call failed for; logged when there is none."""
     options: Mapping[str, Any]
@@ -101,12 +107,18 @@ class Producer:
         self._value_serializer = settings.get("value_serializer")
         self._on_error = settings.get("on_error")
         self._partition_counts: dict[str, tuple[int, float]] = {}
-        given = settings.get("options") or {}
+        given = dict(settings.get("options") or {})
+        if "transactional_id" in settings:
+            given["transactional.id"] = settings["transactional_id"]
+        self.transactional_id: str | None = given.get("transactional.id")
         try:
             self.raw = confluent_kafka.Producer(joined_options(bootstrap, self._ours(given), given, self._on_error))
         except confluent_kafka.KafkaException as failure:
             raise error_of(failure, "The producer was not made") from None
         self._poller = _Poller(self.raw)
+        self._transactions = Transactions(self.raw)
+        if self.transactional_id is not None:
+            self._transactions.take_id()
         self._close_at_exit = weakref.finalize(self, _close, self.raw, self._poller, CLOSE_TIMEOUT_SECONDS)
 
     @overload
@@ -144,9 +156,23 @@ class Producer:
         self._send_when_room(message, partial(_report_in, future))
         return future
 
+    def transaction(self, consumer: Consumer | None = None) -> Transaction:
+        """Everything sent in the `with` becomes visible at once at its end, or never when it ends with an exception.
+
+        With a consumer (`delivery="exactly_once"`) its position moves in the same moment.
+        """
+        if self.transactional_id is None:
+            raise ValueError("The producer has no transactional_id, such as Producer(transactional_id='billing-1').")
+        if consumer is not None and not consumer.is_exactly_once:
+            raise ValueError("The consumer commits its position by itself. Give it delivery='exactly_once'.")
+        return Transaction(self._transactions, consumer)
+
     def flush(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Wait until everything sent so far is delivered or has failed; KafkaError when the time is over before."""
-        left = self.raw.flush(timeout)
+        try:
+            left = self.raw.flush(timeout)
+        except confluent_kafka.KafkaException as failure:
+            raise error_of(failure, "The producer cannot go on") from None
         if left:
             words = f"{left} messages were not delivered within {timeout:g} s; they are still being tried."
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, words)
@@ -155,6 +181,7 @@ class Producer:
         """Flush and end; nothing happens the second time. KafkaError when messages had to be given up."""
         if self._close_at_exit.detach() is None:
             return
+        self._transactions.close()
         left = _close(self.raw, self._poller, timeout)
         if left:
             words = f"{left} messages were not delivered within {timeout:g} s and are given up."
@@ -198,7 +225,10 @@ class Producer:
         except BufferError:
             return False
         except confluent_kafka.KafkaException as failure:
-            raise error_of(failure, f"The message for {topic!r} was refused") from None
+            error = error_of(failure, f"The message for {topic!r} was refused")
+            if error.name == "_STATE" and self.transactional_id is not None:
+                raise self._transactions.refusal(error) from None
+            raise error from None
         self._poller.wake()
         return True
 
@@ -248,7 +278,9 @@ class Producer:
             self.on_forgotten(_not_delivered(error, raw))
 
     def on_forgotten(self, failure: ClientError) -> None:
-        """A message that nobody waits for was not delivered."""
+        """A message that nobody waits for was not delivered; in an aborted transaction that is no news."""
+        if failure.name.startswith("_PURGE") and self.transactional_id is not None:
+            return
         if self._on_error is not None:
             self._on_error(failure)
         else:
@@ -259,6 +291,10 @@ class Producer:
         acks = given.get("acks", given.get("request.required.acks", "all"))
         if str(acks) in ("all", "-1"):
             ours["enable.idempotence"] = True
+        if "transactional.id" in given:
+            # librdkafka forgets all brokers when the last one is gone, and with them the coordinator for whose answer a
+            # transaction then waits for ever (its issue 5511); without that it connects again.
+            ours["metadata.recovery.strategy"] = "none"
         return ours
 
 
@@ -290,6 +326,8 @@ class _Poller:
                     self._work.wait(1.0)
             try:
                 raw.poll(0.05 if len(raw) else 0)
+            except confluent_kafka.KafkaException as failure:
+                log.debug("the producer cannot go on: %s", failure)  # the call that finds out raises it
             except Exception:
                 log.exception("a callback of the producer failed")
 
@@ -331,12 +369,20 @@ def _data(part: str, given: Any, serializer: Serializer | None) -> bytes | str |
 
 def _close(raw: confluent_kafka.Producer, poller: _Poller, timeout: float) -> int:
     """How many messages were given up."""
-    left = raw.flush(timeout)
+    left = _flush(raw, timeout)
     if left:
         raw.purge()
-        raw.flush(1.0)  # tells the futures and callbacks of what was purged
+        _flush(raw, 1.0)  # tells the futures and callbacks of what was purged
     poller.stop()
     return left
+
+
+def _flush(raw: confluent_kafka.Producer, timeout: float) -> int:
+    """How many messages are left; a producer that cannot go on has told so, and delivers nothing more."""
+    try:
+        return raw.flush(timeout)
+    except confluent_kafka.KafkaException:
+        return len(raw)
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""Transactions: their coordinator, and what the data path asks of it."""

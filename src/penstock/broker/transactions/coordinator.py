@@ -1,0 +1,472 @@
+"""The transaction coordinator: the shell around the transactional ids of `__transaction_state` that this broker leads.
+
+    request -> decision -> record -> the partition's log -> committed -> answer
+                                                                     -> markers -> the last record of the transaction
+
+It loads partitions, writes records and markers, ends transactions whose time is over, and gives answers; what to decide
+is decided in `decide`. One record of an id is on its way at a time; who comes meanwhile is told to come again.
+
+`__transaction_state` is created when the first client looks for a coordinator. After a crash everything is as the log
+has it. A transaction that was prepared is carried out to the end, with the outcome that was decided; one that was open
+stays open until its producer ends it, another with the same id begins, or its time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import partial
+
+from penstock.broker.config import BrokerConfig
+from penstock.broker.controller.controller import Controller
+from penstock.broker.controller.topics import NewTopic
+from penstock.broker.groups.coordinator import GroupCoordinator
+from penstock.broker.groups.home import HomeState, partition_for
+from penstock.broker.replicas.group_commit import GroupCommit
+from penstock.broker.replicas.manager import ReplicaManager
+from penstock.broker.replicas.partition import Partition
+from penstock.broker.replicated import ReplicatedLog
+from penstock.broker.transactions import decide
+from penstock.broker.transactions import metadata as steps
+from penstock.broker.transactions.decide import ProducerIdAndEpoch
+from penstock.broker.transactions.home import Home
+from penstock.broker.transactions.markers import RETRY_S, Marker, MarkerWriter
+from penstock.broker.transactions.metadata import (
+    DEAD,
+    ENDING,
+    NO_PRODUCER_EPOCH,
+    PREPARE_ABORT,
+    TV_2,
+    TransactionMetadata,
+    new_metadata,
+)
+from penstock.broker.transactions.records import TransactionRecord, decode, encode
+from penstock.broker.transactions.shard import Shard, TransactionalId
+from penstock.broker.transactions.verification import OnVerified
+from penstock.env.clock import Clock
+from penstock.errors import ErrorCode, KafkaError
+from penstock.metadata.image import Delta, Image
+from penstock.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_TOPIC = "__transaction_state"
+MAX_RECORDS_PER_BATCH = 1_000
+"""Of ids that are forgotten."""
+
+OnDone = Callable[[KafkaError | None], None]
+OnEnded = Callable[[KafkaError | None, ProducerIdAndEpoch], None]
+"""Why not, or the producer id and epoch to go on with."""
+
+NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
+
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a client is told when a record could not be written (Kafka's table)."""
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        executor: Executor,
+        config: BrokerConfig,
+        controller: Controller,
+        replicas: ReplicaManager,
+        group_commit: GroupCommit,
+        groups: GroupCoordinator,
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._executor = executor
+        self._config = config
+        self._controller = controller
+        self._replicas = replicas
+        self._group_commit = group_commit
+        self.markers = MarkerWriter(loop, replicas, group_commit, groups, lambda topic: topic in self._image.topics)
+        self._homes: dict[int, Home] = {}
+        self._image = Image()
+        self._partition_count = 0
+        self._creating: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # Start, stop, and the topic.
+
+    def start(self) -> None:
+        get = self._config.get_int
+        timeouts_s = get("transaction.abort.timed.out.transaction.cleanup.interval.ms") / 1000
+        expiry_s = get("transaction.remove.expired.transaction.cleanup.interval.ms") / 1000
+        self._spawn(_repeat(timeouts_s, self.abort_timed_out))
+        self._spawn(_repeat(expiry_s, self.expire_ids))
+
+    async def stop(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.markers.stop()
+        self._homes.clear()  # what is still on its way finds that nothing is ours any more
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    @property
+    def has_topic(self) -> bool:
+        return self._partition_count > 0
+
+    def create_topic(self) -> asyncio.Task[None]:
+        """Created once, however many ask; the task fails when it could not be."""
+        if self._creating is None or (self._creating.done() and not self.has_topic):
+            self._creating = self._spawn(self._create_topic())
+        return self._creating
+
+    async def _create_topic(self) -> None:
+        get = self._config.get_int
+        replicas = min(get("transaction.state.log.replication.factor"), max(len(self._image.brokers), 1))
+        configs = (
+            ("cleanup.policy", "compact"),
+            ("compression.type", "uncompressed"),
+            ("min.insync.replicas", str(get("transaction.state.log.min.isr"))),
+            ("segment.bytes", str(get("transaction.state.log.segment.bytes"))),
+            ("unclean.leader.election.enable", "false"),
+        )
+        count = get("transaction.state.log.num.partitions")
+        topic = NewTopic(TRANSACTION_TOPIC, count, replicas, configs=configs)
+        answer = (await self._controller.create_topics([topic]))[TRANSACTION_TOPIC]
+        if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            logger.error("%s could not be created: %s", TRANSACTION_TOPIC, answer.message)
+            raise answer
+
+    def on_image(self, image: Image, _delta: Delta) -> None:
+        """Follow the image: which partitions are ours. After the replicas and the groups did."""
+        self._image = image
+        topic = image.topics.get(TRANSACTION_TOPIC)
+        self._partition_count = len(topic.partitions) if topic is not None else 0
+        partitions = self._replicas.by_name.get(TRANSACTION_TOPIC, {})
+        led = {index: each for index, each in partitions.items() if each.is_leader}
+        for index in [each for each in self._homes if self._homes[each].log.partition is not led.get(each)]:
+            del self._homes[index]
+        for index, led_partition in led.items():
+            if index not in self._homes:
+                self._begin_load(index, led_partition)
+
+    def _begin_load(self, index: int, led: Partition) -> None:
+        buffer_bytes = self._config.get_int("transaction.state.log.load.buffer.size")
+        log = ReplicatedLog(led, self._clock, self._group_commit, self._executor, buffer_bytes)
+        home = self._homes[index] = Home(log, Shard(index))
+        if led.log.log_start_offset == led.log.high_watermark:
+            home.state = HomeState.ACTIVE
+        else:
+            self._spawn(self._load(home))
+
+    async def _load(self, home: Home) -> None:
+        try:
+            count = await home.log.load(lambda key, value, _header: decode(key, value), home.shard.replay)
+        except KafkaError as error:
+            home.state = HomeState.FAILED
+            logger.error(
+                "%s-%d cannot be loaded, and its transactional ids are not served: %s",
+                TRANSACTION_TOPIC, home.shard.partition, error.message,
+            )  # fmt: skip
+            return
+        home.state = HomeState.ACTIVE
+        logger.info("loaded %d records of %d transactional ids", count, len(home.shard.ids))
+        for each in home.shard.ending():
+            self._write_markers(home, each)
+
+    # Where an id is.
+
+    def _home(self, transactional_id: str) -> Home:
+        if not self._partition_count:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        home = self._homes.get(partition_for(transactional_id, self._partition_count))
+        if home is None or home.state is HomeState.FAILED:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if home.state is HomeState.LOADING:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return home
+
+    def leader_of(self, transactional_id: str) -> int:
+        """The broker that coordinates the id; COORDINATOR_NOT_AVAILABLE while nobody does."""
+        if not self._partition_count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = partition_for(transactional_id, self._partition_count)
+        partition = self._image.partition(TRANSACTION_TOPIC, index)
+        if partition is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition.leader
+
+    def described(self, transactional_id: str) -> TransactionalId:
+        """TRANSACTIONAL_ID_NOT_FOUND when there is none."""
+        return self._home(transactional_id).shard.id_or_raise(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+
+    def all_ids(self) -> Iterator[TransactionalId]:
+        """All that this broker coordinates; COORDINATOR_LOAD_IN_PROGRESS while some are loaded."""
+        if any(home.state is HomeState.LOADING for home in self._homes.values()):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for home in self._homes.values():
+            yield from home.shard
+
+    # Requests.
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        """The producer id and epoch to begin with. CONCURRENT_TRANSACTIONS while an open transaction is aborted."""
+        if not 0 < timeout_ms <= self._config.get_int("transaction.max.timeout.ms"):
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        home = self._home(transactional_id)
+        found, decided = self._decide_init(home, transactional_id, timeout_ms, expected, None)
+        if decided is None:
+            new_id = await self._controller.next_producer_id()
+            home = self._home(transactional_id)
+            found, decided = self._decide_init(home, transactional_id, timeout_ms, expected, new_id)
+        assert found is not None
+        assert decided is not None
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._write(home, found, decided, partial(_resolve, done))
+        await done
+        if decided.state is PREPARE_ABORT:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return ProducerIdAndEpoch(decided.producer_id, decided.producer_epoch)
+
+    def _decide_init(
+        self,
+        home: Home,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        new_id: int | None,
+    ) -> tuple[TransactionalId | None, TransactionMetadata | None]:
+        """The id and what becomes of it; nothing decided when a new producer id is needed first."""
+        now_ms = self._clock.now_ms()
+        found = home.shard.ids.get(transactional_id)
+        if found is None:
+            if new_id is None:
+                return None, None
+            found = TransactionalId(new_metadata(transactional_id, new_id, timeout_ms, now_ms))
+            home.shard.ids[transactional_id] = found
+        return found, decide.init_producer_id(found.metadata, found.pending, timeout_ms, expected, new_id, now_ms)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: frozenset[TopicPartition],
+        version: int,
+        on_done: OnDone,
+    ) -> None:
+        """`on_done` is called when they are in the transaction, or with why they are not."""
+        try:
+            home = self._home(transactional_id)
+            found = home.shard.id_or_raise(transactional_id)
+            decided = decide.add_partitions(
+                found.metadata, found.pending, producer, partitions, version, self._clock.now_ms()
+            )
+        except KafkaError as error:
+            on_done(error)
+            return
+        self._write(home, found, decided, on_done)
+
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int, on_ended: OnEnded
+    ) -> None:
+        """`on_ended` is called when the outcome is decided for good, or with why it is not; markers may still come."""
+        self._end(transactional_id, producer, is_commit, version, None, on_ended)
+
+    def _end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        version: int,
+        new_id: int | None,
+        on_ended: OnEnded,
+    ) -> None:
+        try:
+            home = self._home(transactional_id)
+            found = home.shard.id_or_raise(transactional_id)
+            now_ms = self._clock.now_ms()
+            decided = decide.end(found.metadata, found.pending, producer, is_commit, version, new_id, now_ms)
+        except KafkaError as error:
+            on_ended(error, NO_PRODUCER)
+            return
+        if decided is None:
+            assert new_id is None, "one producer id is enough"
+            self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
+            return
+        after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
+        told = ProducerIdAndEpoch(after.producer_id, after.producer_epoch) if version >= TV_2 else NO_PRODUCER
+
+        def on_done(error: KafkaError | None) -> None:
+            on_ended(error, told if error is None else NO_PRODUCER)
+
+        self._write(home, found, decided, on_done)
+
+    async def _end_with_new_id(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int, on_ended: OnEnded
+    ) -> None:
+        try:
+            new_id = await self._controller.next_producer_id()
+        except KafkaError as error:
+            on_ended(error, NO_PRODUCER)
+        else:
+            self._end(transactional_id, producer, is_commit, version, new_id, on_ended)
+
+    # What the data path asks (see `verification`).
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        on_verified: OnVerified,
+    ) -> None:
+        try:
+            found = self._home(transactional_id).shard.id_or_raise(transactional_id)
+            producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+            on_verified(decide.verify_partitions(found.metadata, producer, partitions))
+        except KafkaError as error:
+            on_verified(dict.fromkeys(partitions, error.code))
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        on_verified: OnVerified,
+    ) -> None:
+        def on_done(error: KafkaError | None) -> None:
+            on_verified(dict.fromkeys(partitions, ErrorCode.NONE if error is None else error.code))
+
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        self.add_partitions(transactional_id, producer, frozenset(partitions), TV_2, on_done)
+
+    # Records and markers.
+
+    def _write(self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone) -> None:
+        """Write what was decided. Until it is committed nothing else is; when it fails all is as it was before."""
+        if decided is found.metadata:
+            on_done(None)
+            return
+        record = TransactionRecord(decided.transactional_id, decided)
+        found.pending = decided.state
+
+        def on_committed(error: KafkaError | None) -> None:
+            found.pending = None
+            if error is not None:
+                self._forget_if_new(home, found)
+                on_done(_told(error))
+                return
+            home.shard.replay(record)
+            on_done(None)
+            if decided.state in ENDING:
+                self._write_markers(home, found)
+
+        home.log.append([encode(record)], on_committed)
+
+    def _forget_if_new(self, home: Home, found: TransactionalId) -> None:
+        """An id of which nothing is in the log."""
+        if found.metadata.producer_epoch == NO_PRODUCER_EPOCH:
+            home.shard.ids.pop(found.metadata.transactional_id, None)
+
+    def _write_markers(self, home: Home, found: TransactionalId) -> None:
+        prepared = found.metadata
+        completed = steps.complete(prepared, self._clock.now_ms())
+        found.pending = completed.state
+        marker = Marker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            home.coordinator_epoch,
+            prepared.is_commit,
+            prepared.client_version,
+        )
+        self.markers.write_until_done(
+            found.unmarked, marker, lambda: self._is_ours(home), lambda: self._complete(home, found, completed)
+        )
+
+    def _complete(self, home: Home, found: TransactionalId, completed: TransactionMetadata) -> None:
+        def on_done(error: KafkaError | None) -> None:
+            if error is None or not self._is_ours(home):
+                return
+            found.pending = completed.state
+            logger.error("the end of a transaction of %s: %s", completed.transactional_id, error.message)
+            self._loop.call_later(RETRY_S, lambda: self._complete(home, found, completed))
+
+        if self._is_ours(home):
+            self._write(home, found, completed, on_done)
+
+    def _is_ours(self, home: Home) -> bool:
+        return self._homes.get(home.shard.partition) is home
+
+    # Time.
+
+    def _active_homes(self) -> list[Home]:
+        return [home for home in self._homes.values() if home.state is HomeState.ACTIVE]
+
+    def abort_timed_out(self) -> None:
+        """Its producer is shut out by the next epoch."""
+        now_ms = self._clock.now_ms()
+        for home in self._active_homes():
+            for found in home.shard.timed_out(now_ms):
+                logger.info("the time of a transaction of %s is over", found.metadata.transactional_id)
+                self._write(home, found, steps.fence(found.metadata, now_ms), _log_failure)
+
+    def expire_ids(self) -> None:
+        expiration_ms = self._config.get_int("transactional.id.expiration.ms")
+        for home in self._active_homes():
+            expired = home.shard.expired(self._clock.now_ms(), expiration_ms)
+            for start in range(0, len(expired), MAX_RECORDS_PER_BATCH):
+                self._forget(home, expired[start : start + MAX_RECORDS_PER_BATCH])
+
+    def _forget(self, home: Home, expired: Sequence[TransactionalId]) -> None:
+        records = [TransactionRecord(each.metadata.transactional_id, None) for each in expired]
+        for each in expired:
+            each.pending = DEAD
+
+        def on_committed(error: KafkaError | None) -> None:
+            for each, record in zip(expired, records, strict=True):
+                each.pending = None
+                if error is None:
+                    home.shard.replay(record)
+            _log_failure(error)
+
+        home.log.append([encode(record) for record in records], on_committed)
+
+
+async def _repeat(period_s: float, work: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(period_s)
+        work()
+
+
+def _resolve(done: asyncio.Future[None], error: KafkaError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(_WRITE_ERRORS.get(error.code, error.code), error.message)
+
+
+def _log_failure(error: KafkaError | None) -> None:
+    if error is not None:
+        logger.error("records of %s could not be written: %s", TRANSACTION_TOPIC, error.message)

@@ -1,0 +1,115 @@
+"""`penstock txn`, against both brokers."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+import penstock as library
+from brokers import Broker
+from capabilities import needs_transactions
+from cli.commands import run
+
+LONG_MS = 600_000
+
+
+@pytest.fixture(autouse=True)
+def _transactions(broker: Broker) -> None:
+    needs_transactions(broker.bootstrap)
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    return f"x-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def two(new_topic: Callable[..., str]) -> str:
+    return new_topic(partitions=2)
+
+
+@pytest.fixture
+def hanging(broker: Broker, two: str, transactional_id: str) -> Iterator[library.Producer]:
+    """A producer that has written to both partitions and does not end its transaction."""
+    options = {"transaction.timeout.ms": LONG_MS}
+    producer = library.Producer(broker.bootstrap, transactional_id=transactional_id, options=options)
+    producer.transaction().__enter__()
+    for partition in (0, 1):
+        producer.send(two, b"hanging", partition=partition).result(30)
+    yield producer
+    producer.close()
+
+
+def ask(broker: Broker, *arguments: str) -> Any:
+    result = run("txn", *arguments, "--json", bootstrap=broker.bootstrap)
+    assert result.exit_code == 0, result.exception
+    return json.loads(result.stdout)
+
+
+def committed(broker: Broker, topic: str) -> list[bytes]:
+    with library.Consumer(topic, broker.bootstrap, partitions="all", stop_at_end=True) as reader:
+        return [message.value for message in reader]
+
+
+def test_an_open_transaction_is_shown_and_ended(
+    broker: Broker, hanging: library.Producer, two: str, transactional_id: str
+) -> None:
+    (listed,) = [each for each in ask(broker, "list") if each["transactional_id"] == transactional_id]
+    assert listed["state"] == "Ongoing"
+    (described,) = ask(broker, "describe", transactional_id)
+    assert described["state"] == "Ongoing"
+    assert described["timeout_ms"] == LONG_MS
+    assert described["started"] is not None
+    assert described["partitions"] == [{"topic": two, "partition": number} for number in (0, 1)]
+    assert described["producer_id"] == listed["producer_id"]
+
+    with library.Producer(broker.bootstrap) as other:
+        other.send(two, b"behind it", partition=0).result(30)
+    assert committed(broker, two) == [], "readers wait behind it"
+    ended = run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
+    assert ended.stdout == f"Aborted the transaction of {transactional_id} in 2 partitions.\n"
+    assert committed(broker, two) == [b"behind it"]
+    assert ask(broker, "describe", transactional_id)[0]["partitions"] == []
+
+
+def test_its_producer_is_out(broker: Broker, hanging: library.Producer, transactional_id: str) -> None:
+    run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
+    with pytest.raises(confluent_kafka.KafkaException) as failure:
+        hanging.raw.commit_transaction(30)
+    assert failure.value.args[0].fatal()
+
+
+def test_one_that_is_not_open_is_said_to_be_so(broker: Broker, two: str, transactional_id: str) -> None:
+    with library.Producer(broker.bootstrap, transactional_id=transactional_id) as producer, producer.transaction():
+        producer.send(two, b"v")
+    result = run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
+    assert result.stdout == f"{transactional_id} had no open transaction; its producer is out.\n"
+
+
+def test_filters(broker: Broker, hanging: library.Producer, transactional_id: str) -> None:
+    def ids(*arguments: str) -> list[str]:
+        return run("txn", "list", *arguments, bootstrap=broker.bootstrap).stdout.splitlines()
+
+    assert transactional_id in ids("--state", "ongoing")
+    assert transactional_id not in ids("--state", "CompleteCommit", "--state", "Empty")
+    assert transactional_id in ids("--longer-than", "0")
+    assert transactional_id not in ids("--longer-than", "600")
+
+
+def test_describe_for_people(broker: Broker, hanging: library.Producer, two: str, transactional_id: str) -> None:
+    text = run("txn", "describe", transactional_id, bootstrap=broker.bootstrap).stdout
+    assert text.startswith(f"{transactional_id}  Ongoing, producer ")
+    assert "open for " in text
+    assert f"{two}\t0, 1" in text
+
+
+@pytest.mark.parametrize("verb", ["describe", "abort"])
+def test_an_unknown_id_is_a_sentence(broker: Broker, transactional_id: str, verb: str) -> None:
+    result = run("txn", verb, transactional_id, bootstrap=broker.bootstrap)
+    assert result.exit_code == 1
+    assert f"There is no transactional id '{transactional_id}'" in str(result.exception)

@@ -1,0 +1,59 @@
+"""`penstock serve` that kills itself with SIGKILL in the middle of the end of a transaction.
+
+PENSTOCK_DIES_BEFORE=marker:2     before the third marker of its life is written
+PENSTOCK_DIES_BEFORE=complete     when all are written, before the record that says so
+PENSTOCK_DIES_BEFORE=prepare      before the record that decides the outcome
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from penstock.broker.replicas.partition import Partition
+from penstock.broker.transactions.coordinator import TransactionCoordinator
+from penstock.broker.transactions.metadata import ENDING
+from penstock.cli.main import main
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_before_marker(count: int) -> None:
+    append_marker, left = Partition.append_marker, [count]
+
+    def append(self: Partition, *marker: Any) -> int:
+        if not left[0]:
+            die()
+        left[0] -= 1
+        return append_marker(self, *marker)
+
+    Partition.append_marker = append  # type: ignore[assignment,method-assign]
+
+
+def die_before_prepare() -> None:
+    write = TransactionCoordinator._write
+
+    def checked(self: Any, home: Any, found: Any, decided: Any, on_done: Any) -> None:
+        if decided.state in ENDING:
+            die()
+        write(self, home, found, decided, on_done)
+
+    TransactionCoordinator._write = checked  # type: ignore[method-assign]
+
+
+def die_before_complete() -> None:
+    TransactionCoordinator._complete = lambda *_: die()  # type: ignore[method-assign,assignment]
+
+
+if __name__ == "__main__":
+    when, _, count = os.environ["PENSTOCK_DIES_BEFORE"].partition(":")
+    if when == "marker":
+        die_before_marker(int(count))
+    elif when == "prepare":
+        die_before_prepare()
+    else:
+        die_before_complete()
+    main()
