@@ -159,7 +159,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         self._needs_preparation = needs_preparation(config)
-        self._needs_more_than_keys = needs_preparation(config, has_keys=True)
+        self._own_needs_preparation = needs_preparation(config, is_own=True)
         self._max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
         self._newest_ms = self._clock.now_ms() + config.message_timestamp_after_max_ms
@@ -186,7 +186,7 @@ class Log:
         append_time_ms = NO_TIMESTAMP
         if (
             offset
-            or (self._needs_more_than_keys if is_own else self._needs_preparation)
+            or (self._own_needs_preparation if is_own else self._needs_preparation)
             or length != size - LOG_OVERHEAD
             or magic != MAGIC
             or attributes not in (PLAIN_ATTRIBUTES if guard is None else TRANSACTIONAL_ATTRIBUTES)

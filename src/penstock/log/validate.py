@@ -61,11 +61,13 @@ NO_AGE_LIMIT = 2**63 - 1
 """`message.timestamp.before.max.ms` by default: records may be as old as they like."""
 
 
-def needs_preparation(config: LogConfig, has_keys: bool = False) -> bool:
-    """Whether the topic's settings ask for more of every batch than its header can show, or than keys."""
+def needs_preparation(config: LogConfig, is_own: bool = False) -> bool:
+    """Whether the topic's settings ask for more of every batch than its header can show. What the broker itself writes
+    has keys, and is not compressed."""
     limits_age = config.message_timestamp_before_max_ms != NO_AGE_LIMIT
-    is_rewritten = config.compression_type != "producer" or config.log_append_time
-    return (config.compacts and not has_keys) or is_rewritten or limits_age
+    as_it_comes = ("producer", "uncompressed") if is_own else ("producer",)
+    is_rewritten = config.compression_type not in as_it_comes or config.log_append_time
+    return (config.compacts and not is_own) or is_rewritten or limits_age
 
 
 def prepare_or_raise(
