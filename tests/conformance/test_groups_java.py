@@ -15,7 +15,7 @@ from clients import Confluent, Record
 from consumers import ConsumerMember
 from java_consumers import JavaConsumer
 from members import Member, find_coordinator, subscription, wait_until
-from penstock.broker.groups.home import partition_for
+from penstock.broker.internal_topic import partition_for
 from penstock.client.cluster import Cluster
 from penstock.client.groups import Groups
 

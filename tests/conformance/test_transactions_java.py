@@ -12,7 +12,7 @@ import oracle
 from brokers import Broker
 from clients import Confluent
 from members import wait_until
-from penstock.broker.groups.home import partition_for
+from penstock.broker.internal_topic import partition_for
 from transactional import Transactional
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]

@@ -14,7 +14,7 @@ from penstock.broker.broker import Broker
 from penstock.broker.controller.configs import ResourceType
 from penstock.broker.controller.topics import TopicRef
 from penstock.broker.groups.coordinator import OFFSETS_TOPIC
-from penstock.broker.groups.home import partition_for
+from penstock.broker.internal_topic import partition_for
 from penstock.env.files import File, SystemFile
 from penstock.errors import ErrorCode
 from penstock.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

@@ -9,7 +9,6 @@ import pytest
 from in_process import connected, create_topic, partition, run, running, until
 from penstock.broker.broker import Broker
 from penstock.broker.groups.coordinator import OFFSETS_TOPIC
-from penstock.broker.groups.home import HomeState, partition_for
 from penstock.broker.groups.pending_offsets import PendingOffsets
 from penstock.broker.groups.records import (
     CommittedOffset,
@@ -20,6 +19,7 @@ from penstock.broker.groups.records import (
     offset_key,
     offset_value,
 )
+from penstock.broker.internal_topic import HomeState, partition_for
 from penstock.errors import KafkaError, MalformedError
 from penstock.wire.api.find_coordinator import FindCoordinatorRequest
 from penstock.wire.key_values import build_key_values

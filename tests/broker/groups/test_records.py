@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.groups.home import java_hash, partition_for
 from penstock.broker.groups.records import CommittedOffset, GroupRecord, OffsetRecord, decode, encode, offset_key
 from penstock.wire.coordinator.group_metadata import GroupMetadataValue, MemberMetadata
 from penstock.wire.coordinator.offset_commit import OFFSET_COMMIT, OffsetCommitKey, OffsetCommitValue
@@ -63,17 +61,3 @@ def test_an_offset_from_before_kafka_0_9_is_read():
 
 def test_a_type_that_we_do_not_know_is_passed_over():
     assert decode(b"\x00\x63whatever", b"whatever") == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a", 97), ("group", 98629247), ("polygenelubricants", -(2**31)), ("é", 233), ("\U0001f600", 1772899)],
-)
-def test_a_group_hashes_as_in_java(text, expected):
-    assert java_hash(text) == expected
-
-
-def test_a_group_lives_where_kafka_would_look_for_it():
-    assert partition_for("x", 50) == 120 % 50
-    assert partition_for("polygenelubricants", 50) == 0, "the smallest number has no absolute value in Java"
-    assert {partition_for(f"group-{number}", 50) for number in range(1000)} == set(range(50))

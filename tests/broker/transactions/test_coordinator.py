@@ -11,7 +11,7 @@ import pytest
 from in_process import TestFiles, connected, create_topic, partition, run, running, until
 from penstock.broker.broker import Broker
 from penstock.broker.controller.topics import TopicRef
-from penstock.broker.groups.home import partition_for
+from penstock.broker.internal_topic import partition_for
 from penstock.broker.replicas.partition import Partition
 from penstock.broker.transactions.coordinator import TRANSACTION_TOPIC, TransactionCoordinator
 from penstock.broker.transactions.decide import ProducerIdAndEpoch

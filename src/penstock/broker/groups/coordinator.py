@@ -26,7 +26,7 @@ from penstock.broker.groups import rebalance
 from penstock.broker.groups.consumer_coordinator import ConsumerCoordinator
 from penstock.broker.groups.consumer_group import ConsumerGroup
 from penstock.broker.groups.group import ClassicGroup, GroupLimits
-from penstock.broker.groups.home import Home, HomeState, partition_for
+from penstock.broker.groups.home import Home
 from penstock.broker.groups.join import join, refusal
 from penstock.broker.groups.leave import leave, nobody_left
 from penstock.broker.groups.outcome import Client, Now, Outcome, Ticket
@@ -41,6 +41,7 @@ from penstock.broker.groups.records import (
 )
 from penstock.broker.groups.shard import Shard
 from penstock.broker.groups.sync import sync
+from penstock.broker.internal_topic import HomeState, InternalTopic, partition_for, told
 from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
@@ -67,17 +68,6 @@ MINUTE_MS = 60_000
 
 OnDone = Callable[[KafkaError | None], None]
 
-_WRITE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a client is told when records could not be written (Kafka's table)."""
-
 
 class GroupCoordinator:
     def __init__(
@@ -103,8 +93,7 @@ class GroupCoordinator:
         self.consumers = ConsumerCoordinator(clock, chance, config, self._write, self._set_timer, self._on_downgraded)
         self._homes: dict[int, Home] = {}
         self._image = Image()
-        self._partition_count = 0
-        self._creating: asyncio.Task[None] | None = None
+        self.topic = InternalTopic(OFFSETS_TOPIC, controller, self._new_topic)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Start, stop, and the topic.
@@ -116,38 +105,24 @@ class GroupCoordinator:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.topic.stop()
         for home in self._homes.values():
             home.cancel_timers()
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
-    @property
-    def has_topic(self) -> bool:
-        return self._partition_count > 0
-
-    def create_topic(self) -> asyncio.Task[None]:
-        """Created once, however many ask; the task fails when it could not be."""
-        if self._creating is None or (self._creating.done() and not self.has_topic):
-            self._creating = self._spawn(self._create_topic())
-        return self._creating
-
-    async def _create_topic(self) -> None:
+    def _new_topic(self, max_replicas: int) -> NewTopic:
         get = self._config.get_int
-        replicas = min(get("offsets.topic.replication.factor"), max(len(self._image.brokers), 1))
+        replicas = min(get("offsets.topic.replication.factor"), max_replicas)
         configs = (
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
             ("segment.bytes", str(get("offsets.topic.segment.bytes"))),
         )
-        topic = NewTopic(OFFSETS_TOPIC, get("offsets.topic.num.partitions"), replicas, configs=configs)
-        answer = (await self._controller.create_topics([topic]))[OFFSETS_TOPIC]
-        if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.error("%s could not be created: %s", OFFSETS_TOPIC, answer.message)
-            raise answer
+        return NewTopic(OFFSETS_TOPIC, get("offsets.topic.num.partitions"), replicas, configs=configs)
 
     def on_image(self, image: Image, delta: Delta) -> None:
         """Follow the image: which partitions are ours, and which topics are gone. After the replicas did."""
@@ -158,10 +133,8 @@ class GroupCoordinator:
                 self._unload(tuple(self._homes))
             else:
                 self._forget_topic(deleted.name, deleted.topic_id)
-        topic = image.topics.get(OFFSETS_TOPIC)
-        self._partition_count = len(topic.partitions) if topic is not None else 0
-        partitions = self._replicas.by_name.get(OFFSETS_TOPIC, {})
-        led = {index: partition for index, partition in partitions.items() if partition.is_leader}
+        self.topic.on_image(image)
+        led = self.topic.led(self._replicas)
         self._unload([index for index in self._homes if index not in led])
         for index, partition in led.items():
             if index not in self._homes:
@@ -213,24 +186,7 @@ class GroupCoordinator:
     # Where a group is.
 
     def _home(self, group_id: str) -> Home:
-        if not self._partition_count:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        home = self._homes.get(partition_for(group_id, self._partition_count))
-        if home is None or home.state is HomeState.FAILED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if home.state is HomeState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return home
-
-    def leader_of(self, group_id: str) -> int:
-        """The broker that coordinates the group; COORDINATOR_NOT_AVAILABLE while nobody does."""
-        if not self._partition_count:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = partition_for(group_id, self._partition_count)
-        partition = self._image.partition(OFFSETS_TOPIC, index)
-        if partition is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return partition.leader
+        return self.topic.home_of(group_id, self._homes)
 
     def shard(self, group_id: str) -> Shard:
         """Where to look a group up. NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when that is not possible."""
@@ -348,7 +304,7 @@ class GroupCoordinator:
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
         """Where the group's offsets are, which is what a transaction with offsets writes to."""
-        count = self._partition_count or self._config.get_int("offsets.topic.num.partitions")
+        count = self.topic.partition_count or self._config.get_int("offsets.topic.num.partitions")
         return TopicPartition(OFFSETS_TOPIC, partition_for(group_id, count))
 
     def start_verification(self, request: TxnOffsetCommitRequest, supports_epoch_bump: bool) -> VerificationGuard:
@@ -358,7 +314,7 @@ class GroupCoordinator:
         try:
             return partition.start_verification(*producer, NO_SEQUENCE, supports_epoch_bump, is_own=True)
         except KafkaError as error:
-            raise _told(error) from error
+            raise told(error) from error
 
     def commit_transactional_offsets(
         self,
@@ -375,7 +331,7 @@ class GroupCoordinator:
             if error is None:
                 for record in records:
                     home.shard.replay_transactional(TransactionalOffset(request.producer_id, record))
-            on_done(None if error is None else _told(error))
+            on_done(None if error is None else told(error))
 
         producer = (request.producer_id, request.producer_epoch)
         home.log.append([encode(record) for record in records], on_committed, producer, guard)
@@ -425,13 +381,13 @@ class GroupCoordinator:
 
     def _write_pieces(self, home: Home, records: Sequence[Record]) -> None:
         for start in range(0, len(records), MAX_RECORDS_PER_BATCH):
-            self._write(home, records[start : start + MAX_RECORDS_PER_BATCH], _log_failure)
+            self._write(home, records[start : start + MAX_RECORDS_PER_BATCH], self.topic.log_failure)
 
     def _write(self, home: Home, records: Sequence[Record], on_done: OnDone) -> None:
         """One batch; the machines are told before `on_done` is."""
 
         def on_committed(error: KafkaError | None) -> None:
-            failure = None if error is None else _told(error)
+            failure = None if error is None else told(error)
             now, out = self._now(), Outcome()
             for record in records:
                 if failure is None:
@@ -454,7 +410,7 @@ class GroupCoordinator:
             logger.info("rebalance of %s", reason)
         _answer(out)
         if out.records:
-            self._write(home, out.records, _log_failure)
+            self._write(home, out.records, self.topic.log_failure)
 
     def _set_timer(self, home: Home, group: ClassicGroup | ConsumerGroup) -> None:
         deadline_s, group_id = group.next_deadline_s(), group.group_id
@@ -484,15 +440,6 @@ class GroupCoordinator:
 def _answer(out: Outcome) -> None:
     for ticket, response in out.answers:
         ticket(response)
-
-
-def _told(error: KafkaError) -> KafkaError:
-    return KafkaError(_WRITE_ERRORS.get(error.code, error.code), error.message)
-
-
-def _log_failure(error: KafkaError | None) -> None:
-    if error is not None:
-        logger.error("records of %s could not be written: %s", OFFSETS_TOPIC, error.message)
 
 
 def _limits(config: BrokerConfig) -> GroupLimits:

@@ -1,33 +1,20 @@
-"""Where a group lives: the partition of `__consumer_offsets` that its id hashes to, and what this broker keeps of it.
-
-Kafka's rule, so that a data directory can change hands: Java's hash of the group id, modulo the number of partitions.
-"""
+"""What this broker keeps of a partition of `__consumer_offsets`, where the groups live whose ids hash to it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
-from functools import lru_cache
 
 from penstock.broker.groups.records import TransactionEnd
 from penstock.broker.groups.shard import Shard
+from penstock.broker.internal_topic import HomeState
 from penstock.broker.replicated import ReplicatedLog
 from penstock.env.clock import Clock
 
-MAX_REMEMBERED_HASHES = 10_000
-MIN_INT32 = -(2**31)
 SHORTEST_TIMER_S = 0.001
 """A timer that went off a little early is set again; not more often than this."""
 NEVER = float("inf")
-
-
-class HomeState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    """Its log could not be read: its groups are not served before the next start."""
 
 
 class Home:
@@ -74,18 +61,3 @@ class Home:
     def cancel_timers(self) -> None:
         for group_id in tuple(self.timers):
             self.cancel_timer(group_id)
-
-
-@lru_cache(maxsize=MAX_REMEMBERED_HASHES)
-def partition_for(group_id: str, partition_count: int) -> int:
-    value = java_hash(group_id)
-    return 0 if value == MIN_INT32 else abs(value) % partition_count
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode: 31 * h + c over UTF-16 code units, in 32 bits with a sign."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value - 2**32 if value >= 2**31 else value

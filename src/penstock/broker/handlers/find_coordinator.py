@@ -26,14 +26,14 @@ OLD_NO_ERROR = "NONE"
 
 def handle(context: Context, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Later:
     coordinator = _coordinator(context, request.key_type)
-    if coordinator is None or coordinator.has_topic:
+    if coordinator is None or coordinator.topic.exists:
         return _answer(context, call, request)
     later = Later()
 
     def on_created(_task: asyncio.Task[None]) -> None:
         later.finish(lambda: _answer(context, call, request))
 
-    coordinator.create_topic().add_done_callback(on_created)
+    coordinator.topic.create().add_done_callback(on_created)
     return later
 
 
@@ -63,7 +63,7 @@ def _find(context: Context, call: Call, key: str, key_type: int) -> Coordinator:
         coordinator = _coordinator(context, key_type)
         if coordinator is None:
             raise _not_served(key_type)
-        broker = context.image.brokers.get(coordinator.leader_of(key))
+        broker = context.image.brokers.get(coordinator.topic.leader_of(key))
         if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:

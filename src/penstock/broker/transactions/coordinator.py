@@ -23,7 +23,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.controller import Controller
 from penstock.broker.controller.topics import NewTopic
 from penstock.broker.groups.coordinator import GroupCoordinator
-from penstock.broker.groups.home import HomeState, partition_for
+from penstock.broker.internal_topic import HomeState, InternalTopic, told
 from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
@@ -62,17 +62,6 @@ OnEnded = Callable[[KafkaError | None, ProducerIdAndEpoch], None]
 
 NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
-_WRITE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a client is told when a record could not be written (Kafka's table)."""
-
 
 class TransactionCoordinator:
     def __init__(
@@ -96,8 +85,7 @@ class TransactionCoordinator:
         self.markers = MarkerWriter(loop, replicas, group_commit, groups, lambda topic: topic in self._image.topics)
         self._homes: dict[int, Home] = {}
         self._image = Image()
-        self._partition_count = 0
-        self._creating: asyncio.Task[None] | None = None
+        self.topic = InternalTopic(TRANSACTION_TOPIC, controller, self._new_topic)
         self._tasks: set[asyncio.Task[None]] = set()
 
     # Start, stop, and the topic.
@@ -113,28 +101,18 @@ class TransactionCoordinator:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.topic.stop()
         self.markers.stop()
         self._homes.clear()  # what is still on its way finds that nothing is ours any more
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
-    @property
-    def has_topic(self) -> bool:
-        return self._partition_count > 0
-
-    def create_topic(self) -> asyncio.Task[None]:
-        """Created once, however many ask; the task fails when it could not be."""
-        if self._creating is None or (self._creating.done() and not self.has_topic):
-            self._creating = self._spawn(self._create_topic())
-        return self._creating
-
-    async def _create_topic(self) -> None:
+    def _new_topic(self, max_replicas: int) -> NewTopic:
         get = self._config.get_int
-        replicas = min(get("transaction.state.log.replication.factor"), max(len(self._image.brokers), 1))
+        replicas = min(get("transaction.state.log.replication.factor"), max_replicas)
         configs = (
             ("cleanup.policy", "compact"),
             ("compression.type", "uncompressed"),
@@ -142,20 +120,13 @@ class TransactionCoordinator:
             ("segment.bytes", str(get("transaction.state.log.segment.bytes"))),
             ("unclean.leader.election.enable", "false"),
         )
-        count = get("transaction.state.log.num.partitions")
-        topic = NewTopic(TRANSACTION_TOPIC, count, replicas, configs=configs)
-        answer = (await self._controller.create_topics([topic]))[TRANSACTION_TOPIC]
-        if isinstance(answer, KafkaError) and answer.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.error("%s could not be created: %s", TRANSACTION_TOPIC, answer.message)
-            raise answer
+        return NewTopic(TRANSACTION_TOPIC, get("transaction.state.log.num.partitions"), replicas, configs=configs)
 
     def on_image(self, image: Image, _delta: Delta) -> None:
         """Follow the image: which partitions are ours. After the replicas and the groups did."""
         self._image = image
-        topic = image.topics.get(TRANSACTION_TOPIC)
-        self._partition_count = len(topic.partitions) if topic is not None else 0
-        partitions = self._replicas.by_name.get(TRANSACTION_TOPIC, {})
-        led = {index: each for index, each in partitions.items() if each.is_leader}
+        self.topic.on_image(image)
+        led = self.topic.led(self._replicas)
         for index in [each for each in self._homes if self._homes[each].log.partition is not led.get(each)]:
             del self._homes[index]
         for index, led_partition in led.items():
@@ -189,24 +160,7 @@ class TransactionCoordinator:
     # Where an id is.
 
     def _home(self, transactional_id: str) -> Home:
-        if not self._partition_count:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        home = self._homes.get(partition_for(transactional_id, self._partition_count))
-        if home is None or home.state is HomeState.FAILED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if home.state is HomeState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return home
-
-    def leader_of(self, transactional_id: str) -> int:
-        """The broker that coordinates the id; COORDINATOR_NOT_AVAILABLE while nobody does."""
-        if not self._partition_count:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        index = partition_for(transactional_id, self._partition_count)
-        partition = self._image.partition(TRANSACTION_TOPIC, index)
-        if partition is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return partition.leader
+        return self.topic.home_of(transactional_id, self._homes)
 
     def described(self, transactional_id: str) -> TransactionalId:
         """TRANSACTIONAL_ID_NOT_FOUND when there is none."""
@@ -370,7 +324,7 @@ class TransactionCoordinator:
             found.pending = None
             if error is not None:
                 self._forget_if_new(home, found)
-                on_done(_told(error))
+                on_done(told(error))
                 return
             home.shard.replay(record)
             on_done(None)
@@ -424,7 +378,7 @@ class TransactionCoordinator:
         for home in self._active_homes():
             for found in home.shard.timed_out(now_ms):
                 logger.info("the time of a transaction of %s is over", found.metadata.transactional_id)
-                self._write(home, found, steps.fence(found.metadata, now_ms), _log_failure)
+                self._write(home, found, steps.fence(found.metadata, now_ms), self.topic.log_failure)
 
     def expire_ids(self) -> None:
         expiration_ms = self._config.get_int("transactional.id.expiration.ms")
@@ -443,7 +397,7 @@ class TransactionCoordinator:
                 each.pending = None
                 if error is None:
                     home.shard.replay(record)
-            _log_failure(error)
+            self.topic.log_failure(error)
 
         home.log.append([encode(record) for record in records], on_committed)
 
@@ -461,12 +415,3 @@ def _resolve(done: asyncio.Future[None], error: KafkaError | None) -> None:
         done.set_result(None)
     else:
         done.set_exception(error)
-
-
-def _told(error: KafkaError) -> KafkaError:
-    return KafkaError(_WRITE_ERRORS.get(error.code, error.code), error.message)
-
-
-def _log_failure(error: KafkaError | None) -> None:
-    if error is not None:
-        logger.error("records of %s could not be written: %s", TRANSACTION_TOPIC, error.message)

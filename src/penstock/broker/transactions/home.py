@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.broker.groups.home import HomeState
+from penstock.broker.internal_topic import HomeState
 from penstock.broker.replicated import ReplicatedLog
 from penstock.broker.transactions.shard import Shard
 
