@@ -5,21 +5,23 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TESTS := $(VENV)/.installed-dev
 ARGS ?=
+# Tests wait for brokers and timeouts more than they compute.
+WORKERS ?= $(shell expr 2 \* `nproc`)
 
-.PHONY: help serve test fast check bench bench-groups fmt clean
+.PHONY: help serve test fast check bench bench-groups bench-transactions fmt clean
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
 serve: $(STAMP) ## Run a broker on 127.0.0.1:9092 (ARGS="--listen HOST:PORT --data DIR ..." to change that)
 	@$(BIN)/penstock serve $(ARGS)
 
 test: $(TESTS) ## Run every test; what the machine lacks is installed where that is possible, else said
 	@sh tests/prepare.sh
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 fast: $(TESTS) ## Run the tests that take a moment, without the slow ones
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup -m "not slow and not oracle" $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not oracle" $(ARGS)
 
 check: $(TESTS) ## Lint, check the format and the types
 	@$(BIN)/ruff check .
@@ -31,6 +33,9 @@ bench: $(TESTS) ## Compare the broker with Apache Kafka (needs Java and Maven; A
 
 bench-groups: $(TESTS) ## Compare consumer groups: commits, heartbeats, the first message (needs Java and Maven)
 	@$(BIN)/python -m benchmarks.groups --out benchmarks/results/groups.json $(ARGS)
+
+bench-transactions: $(TESTS) ## Compare transactions: their cost, and what is left of the throughput (needs Java and Maven)
+	@$(BIN)/python -m benchmarks.transactions --out benchmarks/results/transactions.json $(ARGS)
 
 fmt: $(TESTS) ## Put the code in order
 	@$(BIN)/ruff check --fix .
