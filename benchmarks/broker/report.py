@@ -30,6 +30,12 @@ UNITS = {
     "in_cpu_us_per_message": "in, CPU us / message",
     "out_messages_per_s": "out, messages/s", "out_mb_per_s": "out, MB/s",
     "out_cpu_s_per_gb": "out, CPU s / GB", "out_cpu_us_per_message": "out, CPU us / message",
+    "transactions_per_s": "transactions/s", "cpu_us_per_transaction": "CPU us / transaction",
+    "retries_per_1000": "sent again / 1,000", "idempotent_messages_per_s": "idempotent, messages/s",
+    "transactional_messages_per_s": "transactional, messages/s", "of_idempotent": "part of idempotent",
+    "idempotent_cpu_us_per_1000": "idempotent, CPU us / 1,000", "copied_messages_per_s": "messages/s",
+    "transactional_cpu_us_per_1000": "transactional, CPU us / 1,000",
+    "messages_per_transaction": "messages / transaction",
 }  # fmt: skip
 
 

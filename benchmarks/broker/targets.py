@@ -48,7 +48,10 @@ FIRST_MESSAGE_MS = 100
 FIRST_MESSAGE_CLIENTS = ("confluent", "confluent-consumer", "aiokafka", "kafka-python", "penstock")
 _CLIENT_BOUND = "client-100B-"
 """At 100 B librdkafka in Python is the limit; everywhere else a slower Penstock is a slower Penstock."""
-_THROUGHPUT = {"requests_per_s", "gb_per_s", "in_messages_per_s", "out_messages_per_s"}
+_THROUGHPUT = {"requests_per_s", "gb_per_s", "in_messages_per_s", "out_messages_per_s", "transactional_messages_per_s"}
+OF_IDEMPOTENT = 0.8
+"""Of the messages a second that the same producers send without transactions, to the same broker."""
+TRANSACTION_CELLS = ("small-v1", "small-v1-20", "small-v2", "small-v2-20")
 
 
 def _at_most(limit: float) -> Target:
@@ -79,11 +82,14 @@ _TARGETS = {
     ("commit", "cpu_us_per_request"): _at_most(0.5),
     ("heartbeat", "cpu_us_per_request"): _at_most(0.5),
     ("commit-1000-groups", "commits_per_s"): Target(Rule.VALUE_AT_LEAST, COMMITS_PER_SECOND * KEPT_UP),
+    **{(cell, "cpu_us_per_transaction"): _at_most(0.6) for cell in TRANSACTION_CELLS},
     **{(f"first-{client}", "first_message_ms"): _value(FIRST_MESSAGE_MS) for client in FIRST_MESSAGE_CLIENTS},
 }
 
 
 def target_of(cell: str, figure: str) -> Target | None:
+    if figure == "of_idempotent":
+        return Target(Rule.VALUE_AT_LEAST, OF_IDEMPOTENT)
     if figure in _THROUGHPUT:
         return Target(Rule.RATIO_AT_LEAST, WITHIN_NOISE if cell.startswith(_CLIENT_BOUND) else 1.0)
     return _TARGETS.get((cell, figure))

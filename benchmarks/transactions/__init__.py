@@ -1,0 +1,9 @@
+"""Transactions beside Apache Kafka, in one run: `python -m benchmarks.transactions` from the root of the repository.
+
+How the brokers are started, measured in turn and reported is `benchmarks.broker`'s; here are only cells. Importing it
+first also makes the modules of the tests known.
+"""
+
+from __future__ import annotations
+
+import benchmarks.broker  # noqa: F401
