@@ -11,11 +11,16 @@ import confluent_kafka
 import pytest
 
 import penstock as library
+import raw
 from brokers import Broker
 from capabilities import needs_transactions
 from cli.commands import run
+from members import wait_until
+from transactional import Transactional
 
 LONG_MS = 600_000
+LONG_SECONDS = 60.0
+"""Kafka looks for transactions whose time is over every ten seconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +111,57 @@ def test_describe_for_people(broker: Broker, hanging: library.Producer, two: str
     assert text.startswith(f"{transactional_id}  Ongoing, producer ")
     assert "open for " in text
     assert f"{two}\t0, 1" in text
+
+
+def test_partitions_tell_what_is_open_in_them(
+    broker: Broker, hanging: library.Producer, two: str, transactional_id: str
+) -> None:
+    (described,) = ask(broker, "describe", transactional_id)
+    opened = ask(broker, "list", "--topic", two)
+    assert [(each["topic"], each["partition"], each["start_offset"]) for each in opened] == [(two, 0, 0), (two, 1, 0)]
+    assert {each["producer_id"] for each in opened} == {described["producer_id"]}
+    text = run("txn", "list", "--topic", two, bootstrap=broker.bootstrap).stdout
+    assert text.startswith(f"0\t0\t{described['producer_id']}\t")
+    assert run("txn", "abort", transactional_id, bootstrap=broker.bootstrap).exit_code == 0
+    assert ask(broker, "list", "--topic", two) == []
+
+
+def test_what_a_coordinator_knows_is_not_aborted_by_halves(
+    broker: Broker, hanging: library.Producer, two: str, transactional_id: str
+) -> None:
+    result = run("txn", "abort", *place(two, 1, 0), bootstrap=broker.bootstrap)
+    assert result.exit_code == 1
+    assert f"`penstock txn abort {transactional_id}` aborts it in all of its partitions" in str(result.exception)
+    assert len(ask(broker, "list", "--topic", two)) == 2
+
+
+def test_nothing_open_at_an_offset_is_a_sentence(broker: Broker, two: str) -> None:
+    result = run("txn", "abort", *place(two, 1, 7), bootstrap=broker.bootstrap)
+    assert result.exit_code == 1
+    assert f"No open transaction of {two}-1 began at offset 7." in str(result.exception)
+
+
+@pytest.mark.parametrize("arguments", [(), ("an-id", "--topic", "t"), ("--topic", "t", "--partition", "0")])
+def test_a_transaction_is_named_in_one_way(broker: Broker, arguments: tuple[str, ...]) -> None:
+    result = run("txn", "abort", *arguments, bootstrap=broker.bootstrap)
+    assert result.exit_code == 2
+    assert "by its ID, or by --topic, --partition and --start-offset" in result.output
+
+
+def place(topic: str, partition: int, start_offset: int) -> tuple[str, ...]:
+    return ("--topic", topic, "--partition", str(partition), "--start-offset", str(start_offset))
+
+
+@pytest.mark.slow
+def test_readers_wait_no_longer_than_the_timeout(broker: Broker, topic: str, transactional_id: str) -> None:
+    """A producer writes and is never heard of again."""
+    with Transactional(broker.bootstrap, transactional_id) as producer:
+        assert producer.settled(lambda: producer.init(transaction_timeout_ms=1000)) == 0
+        assert producer.produce(topic, [b"left open"], version=12) == 0
+        raw.produce(producer, topic, raw.batch([b"behind it"]))
+    wait_until(lambda: committed(broker, topic) == [b"behind it"], LONG_SECONDS)
+    (described,) = ask(broker, "describe", transactional_id)
+    assert (described["state"], described["partitions"]) == ("CompleteAbort", [])
 
 
 @pytest.mark.parametrize("verb", ["describe", "abort"])

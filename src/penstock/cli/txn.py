@@ -2,6 +2,9 @@
 
 While a transaction is open, readers of committed messages wait in its partitions. `list --longer-than 60` finds those
 that have been open for long, `abort` ends one: its producer is out, and learns it with its next request.
+
+`list --topic` asks the partitions instead of the coordinators. A transaction that only they know hangs: no timeout ends
+it, but `abort --topic --partition --start-offset` does.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from typing import Any
 
 import click
 
-from penstock.cli.bootstrap import bootstrap_option, connect, json_option
+from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect, json_option
+from penstock.cli.moment import MAX_MS
 from penstock.cli.output import note, plural, show_json, show_table
-from penstock.client.transactions import ListedTransaction, TransactionInfo, Transactions, by_topic
+from penstock.client.transactions import ListedTransaction, OpenTransaction, TransactionInfo, Transactions, by_topic
+from penstock.types import TopicPartition
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
 
@@ -28,10 +33,21 @@ def command() -> None:
 @command.command("list")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, False), help="Only these; may be repeated.")
 @click.option("--longer-than", type=click.IntRange(0), metavar="SECONDS", help="Only those open for longer.")
+@click.option("--topic", shell_complete=complete_topic, help="What is open in its partitions, as these know it.")
 @bootstrap_option
 @json_option
-def list_transactions(states: tuple[str, ...], longer_than: int | None, bootstrap: str, as_json: bool) -> None:
-    """List transactional ids. In a pipe: one id on each line."""
+def list_transactions(
+    states: tuple[str, ...], longer_than: int | None, topic: str | None, bootstrap: str, as_json: bool
+) -> None:
+    """List transactional ids. In a pipe: one id on each line.
+
+    With --topic: the transactions that are open in its partitions, also those that hang because no coordinator knows
+    them."""
+    if topic is not None:
+        if states or longer_than is not None:
+            raise click.UsageError("--topic shows all that is open: no --state or --longer-than with it.")
+        _list_open(topic, bootstrap, as_json)
+        return
     with connect(bootstrap) as cluster:
         longer_than_ms = -1 if longer_than is None else 1000 * longer_than
         listed = Transactions(cluster).list_transactions(states, longer_than_ms)
@@ -45,6 +61,28 @@ def list_transactions(states: tuple[str, ...], longer_than: int | None, bootstra
     else:
         rows = [(each.transactional_id, each.state, each.producer_id) for each in listed]
         show_table(("transactional id", "state", "producer id"), rows, numbers=("producer id",))
+
+
+def _list_open(topic: str, bootstrap: str, as_json: bool) -> None:
+    with connect(bootstrap) as cluster:
+        opened = Transactions(cluster).open_in(topic)
+    if as_json:
+        show_json([_open(each) for each in opened])
+    elif not opened and sys.stdout.isatty():
+        note(f"No transaction is open in {topic}.")
+    else:
+        columns = ("partition", "start offset", "producer id", "epoch", "last write")
+        rows = [
+            (
+                each.where.partition,
+                each.start_offset,
+                each.producer_id,
+                each.producer_epoch,
+                _moment(each.last_timestamp),
+            )
+            for each in opened
+        ]
+        show_table(columns, rows, numbers=columns[:-1])
 
 
 @command.command("describe")
@@ -65,16 +103,35 @@ def describe(ids: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 
 @command.command("abort")
-@click.argument("transactional_id", metavar="ID")
+@click.argument("transactional_id", metavar="[ID]", required=False)
+@click.option("--topic", shell_complete=complete_topic, help="Where one hangs that has no ID.")
+@click.option("--partition", type=click.IntRange(0), help="Where in the topic.")
+@click.option("--start-offset", type=click.IntRange(0), help="Its first message, as `list --topic` shows it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @bootstrap_option
 @json_option
-def abort(transactional_id: str, yes: bool, bootstrap: str, as_json: bool) -> None:
-    """Abort the transaction of an id, and put its producer out. Asks first on a terminal."""
-    if not yes and sys.stdin.isatty():
-        question = f"Abort the transaction of {transactional_id} and put its producer out?"
-        if not click.confirm(question, err=True):
-            sys.exit(1)
+def abort(
+    transactional_id: str | None,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    yes: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Abort the transaction of an ID, and put its producer out. Asks first on a terminal.
+
+    One that hangs, because no coordinator knows it, has no ID: it is named by its partition and its first offset."""
+    if transactional_id is not None and topic is None and partition is None and start_offset is None:
+        _abort_id(transactional_id, yes, bootstrap, as_json)
+    elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
+        _abort_at(TopicPartition(topic, partition), start_offset, yes, bootstrap, as_json)
+    else:
+        raise click.UsageError("Name a transaction by its ID, or by --topic, --partition and --start-offset.")
+
+
+def _abort_id(transactional_id: str, yes: bool, bootstrap: str, as_json: bool) -> None:
+    _ask(f"Abort the transaction of {transactional_id} and put its producer out?", yes)
     with connect(bootstrap) as cluster:
         before = Transactions(cluster).abort(transactional_id)
     if as_json:
@@ -83,6 +140,23 @@ def abort(transactional_id: str, yes: bool, bootstrap: str, as_json: bool) -> No
         click.echo(f"{transactional_id} had no open transaction; its producer is out.")
     else:
         click.echo(f"Aborted the transaction of {transactional_id} in {plural(len(before.partitions), 'partition')}.")
+
+
+def _abort_at(where: TopicPartition, start_offset: int, yes: bool, bootstrap: str, as_json: bool) -> None:
+    _ask(f"Abort the transaction that began at offset {start_offset} of {where}?", yes)
+    with connect(bootstrap) as cluster:
+        before = Transactions(cluster).abort_at(where, start_offset)
+    if as_json:
+        show_json({"aborted": True, "before": _open(before)})
+    else:
+        click.echo(
+            f"Aborted the transaction of producer {before.producer_id} in {where} from offset {start_offset} on."
+        )
+
+
+def _ask(question: str, yes: bool) -> None:
+    if not yes and sys.stdin.isatty() and not click.confirm(question, err=True):
+        sys.exit(1)
 
 
 def _show(info: TransactionInfo) -> None:
@@ -100,6 +174,17 @@ def _summary(each: ListedTransaction) -> dict[str, Any]:
     return {"transactional_id": each.transactional_id, "state": each.state, "producer_id": each.producer_id}
 
 
+def _open(each: OpenTransaction) -> dict[str, Any]:
+    return {
+        "topic": each.where.topic,
+        "partition": each.where.partition,
+        "start_offset": each.start_offset,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "last_write": _moment(each.last_timestamp),
+    }
+
+
 def _full(info: TransactionInfo) -> dict[str, Any]:
     started = info.started_ms
     return {
@@ -108,7 +193,14 @@ def _full(info: TransactionInfo) -> dict[str, Any]:
         "producer_id": info.producer_id,
         "producer_epoch": info.producer_epoch,
         "timeout_ms": info.timeout_ms,
-        "started": None if started is None else datetime.fromtimestamp(started / 1000, UTC).isoformat(),
+        "started": None if started is None else _moment(started),
         "coordinator": info.coordinator,
         "partitions": [{"topic": where.topic, "partition": where.partition} for where in info.partitions],
     }
+
+
+def _moment(milliseconds: int) -> str | None:
+    """None for what is no date: a producer may give its messages any time."""
+    if not 0 <= milliseconds <= MAX_MS:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()

@@ -4,12 +4,18 @@
     transactions.list_transactions(states=["Ongoing"])
     transactions.describe(["billing-1"])[0].partitions
     transactions.abort("billing-1")
+    transactions.open_in("orders")[0].start_offset                      # as the partitions know them
+    transactions.abort_at(TopicPartition("orders", 0), 42)
 
 A transactional id stays known after its transaction, until `transactional.id.expiration.ms` have passed. An open
 transaction keeps readers of committed messages waiting in its partitions, until it ends or its timeout aborts it.
 
 `abort` does what a new producer with that id does first: it takes the id, so that the producer that has it is out
 (fenced), and the coordinator aborts what that one left open.
+
+A transaction hangs when a partition has it open and its coordinator does not know of it: then nothing ends it, no
+timeout either. Brokers that verify writes (KIP-890) let none come about; older ones did. `abort_at` writes the marker
+to that one partition. While the coordinator knows the transaction it refuses: the rest of it could still be committed.
 """
 
 from __future__ import annotations
@@ -23,17 +29,32 @@ from penstock.client.cluster import Cluster
 from penstock.client.metadata import error_code
 from penstock.errors import ErrorCode, KafkaError
 from penstock.types import TopicPartition
-from penstock.wire.api import describe_transactions, find_coordinator, init_producer_id, list_transactions
+from penstock.wire.api import (
+    describe_producers,
+    describe_transactions,
+    find_coordinator,
+    init_producer_id,
+    list_transactions,
+    write_txn_markers,
+)
+from penstock.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from penstock.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from penstock.wire.api.describe_transactions import TransactionState as DescribedState
 from penstock.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from penstock.wire.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 _TRANSACTION_KEY = 1
 _NEVER = -1
+_NONE_OPEN = -1
 
 
 class UnknownTransactionalIdError(KafkaError):
@@ -42,6 +63,28 @@ class UnknownTransactionalIdError(KafkaError):
     def __init__(self, transactional_id: str) -> None:
         words = f"There is no transactional id {transactional_id!r}. `penstock txn list` shows those that there are."
         super().__init__(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, words)
+
+
+class NoSuchOpenTransactionError(KafkaError):
+    """No transaction that began at that offset is open in the partition."""
+
+    def __init__(self, where: TopicPartition, start_offset: int) -> None:
+        words = (
+            f"No open transaction of {where} began at offset {start_offset}. "
+            f"`penstock txn list --topic {where.topic}` shows those that are open."
+        )
+        super().__init__(ErrorCode.INVALID_TXN_STATE, words)
+
+
+class CoordinatedTransactionError(KafkaError):
+    """The transaction does not hang: its coordinator knows it, and ends it everywhere or nowhere."""
+
+    def __init__(self, where: TopicPartition, transactional_id: str) -> None:
+        words = (
+            f"What is open in {where} is the transaction of {transactional_id!r}, which does not hang. "
+            f"`penstock txn abort {transactional_id}` aborts it in all of its partitions."
+        )
+        super().__init__(ErrorCode.INVALID_TXN_STATE, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +113,19 @@ class TransactionInfo:
     def is_open(self) -> bool:
         """Also while it ends: until all markers are written, readers may wait for it."""
         return self.state in OPEN_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction as one partition knows it."""
+
+    where: TopicPartition
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_timestamp: int
+    """Of the producer's last batch, in milliseconds, as the producer says."""
 
 
 class Transactions:
@@ -113,6 +169,75 @@ class Transactions:
 
         self._cluster.retry(attempt)
         return before
+
+    def open_in(self, topic: str) -> list[OpenTransaction]:
+        """What is open in the topic's partitions, by partition and offset, whether a coordinator knows of it or not."""
+
+        def attempt(deadline: float) -> list[OpenTransaction]:
+            partitions = self._cluster.topic(topic, deadline=deadline).partitions
+            found = [self._open(TopicPartition(topic, each.partition), deadline) for each in partitions]
+            return sorted((each for part in found for each in part), key=lambda each: (each.where, each.start_offset))
+
+        return self._cluster.retry(attempt)
+
+    def abort_at(self, where: TopicPartition, start_offset: int) -> OpenTransaction:
+        """End a hanging transaction in this partition; gives what there was before."""
+        transactional_id = self._id_of(self._began_at(where, start_offset))
+        if transactional_id is not None:
+            raise CoordinatedTransactionError(where, transactional_id)
+        # What ended while the coordinator was asked is no longer open; what still is, hangs.
+        hanging = self._began_at(where, start_offset)
+        self._cluster.retry(lambda deadline: self._write_abort(hanging, deadline))
+        return hanging
+
+    def _began_at(self, where: TopicPartition, start_offset: int) -> OpenTransaction:
+        for each in self._cluster.retry(lambda deadline: self._open(where, deadline)):
+            if each.start_offset == start_offset:
+                return each
+        raise NoSuchOpenTransactionError(where, start_offset)
+
+    def _open(self, where: TopicPartition, deadline: float) -> list[OpenTransaction]:
+        request = DescribeProducersRequest(topics=[TopicRequest(where.topic, [where.partition])])
+        node_id = self._cluster.leader(where, deadline=deadline)
+        answer = self._cluster.request(describe_producers.API, request, node_id=node_id, deadline=deadline)
+        (partition,) = cast("DescribeProducersResponse", answer).topics[0].partitions
+        _check(partition.error_code, f"The producers of {where} are not known")
+        return [
+            OpenTransaction(
+                where,
+                each.current_txn_start_offset,
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.last_timestamp,
+            )
+            for each in partition.active_producers
+            if each.current_txn_start_offset != _NONE_OPEN
+        ]
+
+    def _id_of(self, opened: OpenTransaction) -> str | None:
+        """The transactional id whose coordinator has this transaction open, in this partition."""
+        ids = [each.transactional_id for each in self.list_transactions() if each.producer_id == opened.producer_id]
+        for info in self.describe(ids):
+            if info.is_open and opened.where in info.partitions:
+                return info.transactional_id
+        return None
+
+    def _write_abort(self, opened: OpenTransaction, deadline: float) -> None:
+        """The marker, in the name of the coordinator that wrote last: who came after it may still write."""
+        topic, partition = opened.where
+        marker = WritableTxnMarker(
+            producer_id=opened.producer_id,
+            producer_epoch=opened.producer_epoch,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(topic, [partition])],
+            coordinator_epoch=max(0, opened.coordinator_epoch),
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+        node_id = self._cluster.leader(opened.where, deadline=deadline)
+        answer = self._cluster.request(write_txn_markers.API, request, node_id=node_id, deadline=deadline)
+        (written,) = cast("WriteTxnMarkersResponse", answer).markers
+        _check(written.topics[0].partitions[0].error_code, f"The transaction in {opened.where} was not aborted")
 
     def _describe(self, transactional_id: str, deadline: float) -> TransactionInfo:
         node_id = self._coordinator(transactional_id, deadline)
