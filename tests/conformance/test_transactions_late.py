@@ -393,19 +393,24 @@ def test_the_hole_of_the_old_protocol_a_late_write_becomes_part_of_the_next_tran
 
 
 def test_the_hole_of_the_old_protocol_an_end_that_comes_again_ends_the_next_transaction(
-    broker: Broker, proxy: DelayingProxy, producer: Transactional, topic: str
+    broker: Broker, proxy: DelayingProxy, topic: str, transactional_id: str
 ) -> None:
-    assert producer.add(topic, version=OLD_ADD) == 0
-    assert producer.produce(topic, [b"first"], version=OLD_PRODUCE) == 0
-    decide_next(proxy, END_TXN, Fate.COPY)
-    ended(producer, True, OLD_END)
-    assert producer.add(topic, version=OLD_ADD) == 0
-    assert producer.produce(topic, [b"second"], version=OLD_PRODUCE) == 0
-    answer = raw.decode_response("EndTxn", OLD_END, proxy.deliver(proxy.held[0]))
+    """librdkafka loses its connection and sends the EndTxn again; the first one arrives in the next transaction."""
+    decide_next(proxy, END_TXN, Fate.LOSE)
+    producer = new_confluent(proxy, transactional_id)
+    producer.begin_transaction()
+    producer.produce(topic, b"first")
+    producer.commit_transaction(DEADLINE_SECONDS)
+    (late,) = proxy.held
+    producer.begin_transaction()
+    producer.produce(topic, b"second")
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    answer = raw.decode_response("EndTxn", late.api_version, proxy.deliver(late))
     assert answer.error_code == 0
-    producer.wait_for_state("CompleteCommit")
-    assert producer.end(False, OLD_END) == Code.invalid_txn_state, "too late to abort"
-    assert read(broker, topic) == [b"first", b"second"]
+    wait_until(lambda: read(broker, topic) == [b"first", b"second"])
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        producer.abort_transaction(DEADLINE_SECONDS)
+    assert caught.value.args[0].code() == confluent_kafka.KafkaError.INVALID_TXN_STATE, "too late to abort"
 
 
 @pytest.mark.slow
