@@ -23,15 +23,16 @@ import penstock as library
 import raw
 from brokers import Broker
 from clients import QUIET
-from delaying_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, DelayingProxy, Fate, Request
+from delaying_proxy import ADD_PARTITIONS_TO_TXN, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, DelayingProxy, Fate, Request
 from flaky_producer import FlakyProducer
 from members import wait_until
 from penstock.testing.history import History, Recorder, check
-from transactional import Transactional, find_transaction_coordinator
+from transactional import Transactional, committed_offset, find_transaction_coordinator
 
 COMMITTED, UNCOMMITTED = 1, 0
 LATEST = -1
 OLD_PRODUCE, OLD_END, NEW_PRODUCE, NEW_END = 11, 3, 12, 5
+NEW_OFFSETS = 5
 OLD_ADD = 0
 """What librdkafka sends."""
 DEADLINE_SECONDS = 60.0
@@ -224,6 +225,24 @@ def test_an_end_that_comes_again_before_the_next_transaction_is_answered_as_the_
     ended(producer, committed, NEW_END)
     answer = raw.decode_response("EndTxn", NEW_END, proxy.deliver(proxy.held[0]))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, producer.producer_id, producer.epoch)
+
+
+@OUTCOMES
+def test_late_offsets_do_not_become_part_of_the_next_transaction(
+    proxy: DelayingProxy, producer: Transactional, group: str, topic: str, committed: bool
+) -> None:
+    assert producer.commit_offsets(group, topic, 10, NEW_OFFSETS) == 0
+    decide_next(proxy, TXN_OFFSET_COMMIT)
+    partition = {"partition_index": 0, "committed_offset": 20, "committed_metadata": ""}
+    topics = [{"name": topic, "partitions": [partition]}]
+    producer.send("TxnOffsetCommit", NEW_OFFSETS, **producer.identity(), group_id=group, topics=topics)
+    (late,) = proxy.wait_for_held()
+    ended(producer, committed, NEW_END)
+    assert producer.produce(topic, [b"next"], version=NEW_PRODUCE) == 0
+    answer = deliver(proxy, producer, late, "TxnOffsetCommit")
+    assert answer.topics[0].partitions[0].error_code == Code.invalid_producer_epoch
+    ended(producer, True, NEW_END)
+    assert committed_offset(producer, group, topic, require_stable=True) == (0, 10 if committed else -1)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
