@@ -118,6 +118,8 @@ def test_the_end_of_a_transaction_round_trips(kind: ControlType) -> None:
     assert read_end_txn_marker(record) == marker
     assert record.key == bytes([0, 0, 0, kind])
     assert record.value == bytes.fromhex("00000000002a")
+    is_end = {"producer_id": 9, "producer_epoch": 2, "is_transactional": True, "is_control": True}
+    assert batch == build_batch([Record(5, 1_000, record.key, record.value)], **is_end)
     (theirs,) = DefaultRecordBatch(batch)
     assert (theirs.abort, theirs.commit) == (kind is ControlType.ABORT, kind is ControlType.COMMIT)
 

@@ -26,6 +26,13 @@ CONTROL_KEY = struct.Struct(">hh")
 END_TXN_VALUE = struct.Struct(">hi")
 CONTROL_VERSION = 0
 
+_END_TXN_RECORD = struct.Struct(">5B hh B hi B")
+"""The only record of an end marker: five varints of a byte, key, the value's length, value, how many headers."""
+_END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * CONTROL_KEY.size)
+"""Its size, attributes, deltas of time and offset, the key's length; varints are zigzag, so a length is doubled."""
+_END_TXN_VALUE_LENGTH = 2 * END_TXN_VALUE.size
+_END_TXN_ATTRIBUTES = records.TRANSACTIONAL_BIT | records.CONTROL_BIT
+
 
 class ControlType(IntEnum):
     """What a control record says; the others of Kafka's belong to its own metadata log."""
@@ -102,15 +109,17 @@ def build_end_txn_marker(
     marker: EndTxnMarker, *, producer_id: int, producer_epoch: int, timestamp: int, base_offset: int = 0
 ) -> bytearray:
     """The control batch that ends a transaction; control batches carry no sequence."""
-    key = CONTROL_KEY.pack(CONTROL_VERSION, marker.control_type)
-    value = END_TXN_VALUE.pack(CONTROL_VERSION, marker.coordinator_epoch)
-    return build_batch(
-        [Record(base_offset, timestamp, key, value)],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-    )
+    batch = bytearray(HEADER_SIZE + _END_TXN_RECORD.size)
+    HEADER.pack_into(
+        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, records.NO_LEADER_EPOCH, MAGIC, 0, _END_TXN_ATTRIBUTES, 0,
+        timestamp, timestamp, producer_id, producer_epoch, records.NO_SEQUENCE, 1,
+    )  # fmt: skip
+    _END_TXN_RECORD.pack_into(
+        batch, HEADER_SIZE, *_END_TXN_HEAD, CONTROL_VERSION, marker.control_type,
+        _END_TXN_VALUE_LENGTH, CONTROL_VERSION, marker.coordinator_epoch, 0,
+    )  # fmt: skip
+    records.update_crc(batch, 0)
+    return batch
 
 
 def read_end_txn_marker(record: Record) -> EndTxnMarker | None:

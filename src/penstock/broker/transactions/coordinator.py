@@ -261,8 +261,10 @@ class TransactionCoordinator:
             assert new_id is None, "one producer id is enough"
             self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
             return
-        after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
-        told = ProducerIdAndEpoch(after.producer_id, after.producer_epoch) if version >= TV_2 else NO_PRODUCER
+        told = NO_PRODUCER
+        if version >= TV_2:
+            after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
+            told = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
         def on_done(error: KafkaError | None) -> None:
             on_ended(error, told if error is None else NO_PRODUCER)

@@ -48,13 +48,12 @@ class TransactionState(Enum):
     DEAD = 6, "Dead"
     PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
 
-    @property
-    def number(self) -> int:
-        return self.value[0]
+    def __init__(self, number: int, label: str) -> None:
+        self.number = number
+        self.label = label
 
-    @property
-    def label(self) -> str:
-        return self.value[1]
+    __hash__ = object.__hash__
+    """Members are compared by identity; Enum's own hash, of the name, is in Python and asked for at every step."""
 
 
 EMPTY = TransactionState.EMPTY

