@@ -33,6 +33,7 @@ UNITS = {
     "transactions_per_s": "transactions/s", "cpu_us_per_transaction": "CPU us / transaction",
     "retries_per_1000": "sent again / 1,000", "idempotent_messages_per_s": "idempotent, messages/s",
     "transactional_messages_per_s": "transactional, messages/s", "of_idempotent": "part of idempotent",
+    "waiting_messages_per_s": "idempotent, waiting, messages/s", "of_waiting": "part of idempotent, waiting",
     "idempotent_cpu_us_per_1000": "idempotent, CPU us / 1,000", "copied_messages_per_s": "messages/s",
     "transactional_cpu_us_per_1000": "transactional, CPU us / 1,000",
     "messages_per_transaction": "messages / transaction",

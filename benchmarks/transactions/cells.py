@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import raw
 from benchmarks.broker.cells import Cell, Figures
 from benchmarks.broker.scratch import warm_pages
-from benchmarks.broker.systems import System
+from benchmarks.broker.systems import System, Usage
 from benchmarks.broker.topics import LATEST, temporary_topic
 from transactional import Transactional
 
 from .frames import SmallTransactions, Step
 from .loop import run_loop
-from .producers import TRANSACTION_MESSAGES, run_idempotent, run_transactional
+from .producers import TRANSACTION_MESSAGES, run_idempotent, run_transactional, run_waiting
 from .steps import run_steps
 
 READ_COMMITTED = 1
@@ -29,11 +30,12 @@ IDS_PER_CONNECTION = 10
 SMALL_PARTITIONS = 4
 LOOP_MESSAGES = 100_000
 LOOP_VALUE_BYTES = 100
+Run = Callable[[System, str, int, int, int], Usage]
 
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """The same messages by idempotent producers, then by transactional ones."""
+    """The same messages by idempotent producers, by such that wait after each 1,000, and by transactional ones."""
 
     value_bytes: int
     messages: int
@@ -42,23 +44,26 @@ class Produce:
     def run(self, system: System, scale: float) -> Figures:
         step = TRANSACTION_MESSAGES * self.producers
         count = max(1, int(self.messages * scale) // step) * step
-        load = (self.value_bytes, count, self.producers)
-        with temporary_topic(system) as topic:
-            warm_pages(system.directory, count * self.value_bytes)
-            idempotent = run_idempotent(system, topic, *load)
-            check_committed(system, topic, 1, self.producers + count)
-        with temporary_topic(system) as topic:
-            warm_pages(system.directory, count * self.value_bytes)
-            transactional = run_transactional(system, topic, *load)
-            transactions = self.producers + count // TRANSACTION_MESSAGES
-            check_committed(system, topic, 1, self.producers + count + transactions * MARKER)
+        markers = (self.producers + count // TRANSACTION_MESSAGES) * MARKER
+        idempotent = self._measure(system, run_idempotent, count)
+        waiting = self._measure(system, run_waiting, count)
+        transactional = self._measure(system, run_transactional, count, markers)
         return {
             "idempotent_messages_per_s": count / idempotent.wall_s,
+            "waiting_messages_per_s": count / waiting.wall_s,
             "transactional_messages_per_s": count / transactional.wall_s,
             "of_idempotent": idempotent.wall_s / transactional.wall_s,
+            "of_waiting": waiting.wall_s / transactional.wall_s,
             "idempotent_cpu_us_per_1000": idempotent.cpu_s * 1e9 / count,
             "transactional_cpu_us_per_1000": transactional.cpu_s * 1e9 / count,
         }
+
+    def _measure(self, system: System, run: Run, count: int, markers: int = 0) -> Usage:
+        with temporary_topic(system) as topic:
+            warm_pages(system.directory, count * self.value_bytes)
+            usage = run(system, topic, self.value_bytes, count, self.producers)
+            check_committed(system, topic, 1, self.producers + count + markers)
+        return usage
 
 
 @dataclass(frozen=True, slots=True)

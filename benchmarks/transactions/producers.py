@@ -1,6 +1,7 @@
 """confluent-kafka producers, idempotent or transactional, each in a thread of its own, as fast as they can.
 
     idempotent       sends all, waits for the answers once, at the end
+    waiting          idempotent, but waits for the answers after each 1,000 messages, as a transaction has to
     transactional    commits after each 1,000 messages, and so waits for their answers and for the commit's
 
 The settings are the same for both, and so are the messages. Each sends one message before the clock runs: then it is
@@ -28,10 +29,11 @@ Send = Callable[[Producer, str, list[bytes], int], None]
 
 def run_idempotent(system: System, topic: str, value_bytes: int, count: int, producers: int) -> Usage:
     """`count` messages in all, by so many producers."""
-    made = [_producer(system, topic) for _ in range(producers)]
-    for producer in made:
-        _send_idempotent(producer, topic, FIRST_VALUES, 1)
-    return _run(system, made, _send_idempotent, topic, value_bytes, count)
+    return _run(system, _idempotent(system, topic, producers), _send_idempotent, topic, value_bytes, count)
+
+
+def run_waiting(system: System, topic: str, value_bytes: int, count: int, producers: int) -> Usage:
+    return _run(system, _idempotent(system, topic, producers), _send_waiting, topic, value_bytes, count)
 
 
 def run_transactional(system: System, topic: str, value_bytes: int, count: int, producers: int) -> Usage:
@@ -40,6 +42,13 @@ def run_transactional(system: System, topic: str, value_bytes: int, count: int, 
         producer.init_transactions(RUN_TIMEOUT_SECONDS)
         _send_one_transaction(producer, topic, FIRST_VALUES, 1)
     return _run(system, made, _send_transactional, topic, value_bytes, count)
+
+
+def _idempotent(system: System, topic: str, producers: int) -> list[Producer]:
+    made = [_producer(system, topic) for _ in range(producers)]
+    for producer in made:
+        _send_idempotent(producer, topic, FIRST_VALUES, 1)
+    return made
 
 
 def _producer(system: System, topic: str, **options: Any) -> Producer:
@@ -63,6 +72,11 @@ def _send_idempotent(producer: Producer, topic: str, values: list[bytes], count:
     left = producer.flush(RUN_TIMEOUT_SECONDS)
     if left or failures:
         raise RuntimeError(f"{left} messages were not answered, {len(failures)} failed: {failures[:1]}")
+
+
+def _send_waiting(producer: Producer, topic: str, values: list[bytes], count: int) -> None:
+    for _ in range(count // TRANSACTION_MESSAGES):
+        _send_idempotent(producer, topic, values, TRANSACTION_MESSAGES)
 
 
 def _send_transactional(producer: Producer, topic: str, values: list[bytes], count: int) -> None:
