@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -24,11 +26,12 @@ def run(*arguments: str, bootstrap: str | None = None, stdin: str | bytes | None
 
 
 def start(*arguments: str, bootstrap: str | None = None) -> subprocess.Popen[bytes]:
-    """As a process, with pipes."""
+    """As a process, with pipes; Ctrl-C reaches it also where the tests run in the background, which ignores it."""
     command = [sys.executable, "-m", "penstock.cli.main", *_with_bootstrap(arguments, bootstrap)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, preexec_fn=heed)
 
 
 def _with_bootstrap(arguments: tuple[str, ...], bootstrap: str | None) -> list[str]:

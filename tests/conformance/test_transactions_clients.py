@@ -14,6 +14,7 @@ import kafka
 import pytest
 
 from brokers import Broker
+from changes import check_seen
 from clients import QUIET, Confluent
 from raw import Connection
 from transactional import committed_offset, find_transaction_coordinator
@@ -205,8 +206,8 @@ def test_offsets_are_part_of_the_transaction(
 ) -> None:  # fmt: skip
     topic = new_topic(partitions=2)
     transactions.run(broker.bootstrap, transactional_id, topic, [([b"a", b"b"], committed)], (group, topic, 5))
-    code, offset = committed_offset(connection, group, topic, require_stable=True)
-    assert (code, offset) == (0, 5 if committed else -1)
+    expected = (0, 5 if committed else -1)
+    check_seen(broker, lambda: committed_offset(connection, group, topic, require_stable=True), expected)
 
 
 def test_a_second_producer_with_the_same_id_fences_the_first(broker: Broker, transactional_id: str, topic: str) -> None:

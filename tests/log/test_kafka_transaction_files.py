@@ -10,6 +10,7 @@ import pytest
 
 import oracle
 import raw
+from changes import check_created
 from log.batches import batch
 from penstock.env.clock import SystemClock
 from penstock.env.files import SystemFiles
@@ -117,12 +118,12 @@ def optional(offset: int) -> str:
     return "OptionalLong.empty" if offset < 0 else f"OptionalLong[{offset}]"
 
 
-def run_transactions(bootstrap: str) -> None:
+def run_transactions(kafka: oracle.KafkaNode) -> None:
     """Three producers by hand on a topic with small segments; the last one is left open."""
-    with raw.Connection(bootstrap) as connection:
+    with raw.Connection(kafka.bootstrap) as connection:
         raw.create_topic(connection, TOPIC, segment_bytes="1048576")
-        raw.wait_for_topic(connection, TOPIC)
-    producers = [Transactional(bootstrap) for _ in range(3)]
+        check_created(kafka, connection, TOPIC)
+    producers = [Transactional(kafka.bootstrap) for _ in range(3)]
     for producer in producers:
         assert producer.settled(producer.init) == 0
     for turn in range(8):
@@ -142,7 +143,7 @@ def run_transactions(bootstrap: str) -> None:
 def test_a_directory_of_kafkas_means_the_same_to_us(tmp_path: Path, stop: str) -> None:
     node = oracle.KafkaNode(tmp_path / "kafka")
     with node as kafka:
-        run_transactions(kafka.bootstrap)
+        run_transactions(kafka)
         with raw.Connection(kafka.bootstrap) as connection:
             answers = {
                 offset: raw.fetch(connection, TOPIC, offset, isolation_level=READ_COMMITTED, partition_max_bytes=1)

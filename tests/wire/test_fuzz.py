@@ -68,12 +68,13 @@ def test_a_request_takes_no_more_memory_than_its_budget_is_worth():
     try:
         for _ in range(2_000):
             frame = bytes(mutated(chance, seeds))
+            decode_request(frame)  # the first of its kind compiles the codec
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             decode_request(frame)
             taken = tracemalloc.get_traced_memory()[1] - before
             objects = min(len(frame), REQUEST_OBJECT_BUDGET)
-            assert taken < 100_000 + 4 * len(frame) + BYTES_PER_OBJECT * objects, frame.hex()
+            assert taken < 20_000 + 4 * len(frame) + BYTES_PER_OBJECT * objects, frame.hex()
     finally:
         tracemalloc.stop()
 
