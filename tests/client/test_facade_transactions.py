@@ -279,6 +279,46 @@ def test_a_function_that_fails_ends_the_loop_and_nothing_of_its_transaction_is_s
     assert numbers(broker, out) == list(range(20))
 
 
+NOT_SENDS = [("text", "gave str,"), (("a-topic", b"v"), "gave tuple of str,"), (b"v", "gave bytes,"), (7, "gave int,")]
+
+
+@pytest.mark.parametrize(("made", "words"), NOT_SENDS)
+def test_a_function_that_gives_no_send_ends_the_loop_and_moves_nothing(
+    broker: Broker, filled: str, topic: str, group: str, transactional_id: str, made: Any, words: str
+) -> None:
+    def wrong_at_the_last(message: penstock.Message) -> Any:
+        return made if message.offset == 9 else Send(topic, message.value)
+
+    with (
+        exactly_once(broker, filled, group, stop_at_end=True) as consumer,
+        penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer,
+    ):
+        with pytest.raises(TypeError, match=f"{words} not a Send, a list of them or None"):
+            penstock.process(consumer, producer, wrong_at_the_last)
+        assert penstock.process(consumer, producer, lambda message: Send(topic, message.value)) > 0
+    assert numbers(broker, topic) == list(range(20))
+
+
+def test_an_async_function_that_gives_no_send_ends_the_loop_and_moves_nothing(
+    broker: Broker, filled: str, topic: str, group: str, transactional_id: str
+) -> None:
+    async def wrong(message: penstock.Message) -> Any:
+        return "text"
+
+    async def scenario() -> int:
+        settings: Any = {"group": group, "delivery": "exactly_once", "stop_at_end": True}
+        async with (
+            penstock.AsyncConsumer(filled, broker.bootstrap, **settings) as consumer,
+            penstock.AsyncProducer(broker.bootstrap, transactional_id=transactional_id) as producer,
+        ):
+            with pytest.raises(TypeError, match="gave str, not a Send"):
+                await penstock.async_process(consumer, producer, wrong)
+            return await penstock.async_process(consumer, producer, lambda message: None)
+
+    assert asyncio.run(scenario()) == 20
+    assert values(broker, topic) == []
+
+
 def test_process_stops_when_it_is_told(
     broker: Broker, filled: str, topic: str, group: str, transactional_id: str
 ) -> None:

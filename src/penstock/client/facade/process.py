@@ -31,7 +31,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -48,6 +48,8 @@ log = logging.getLogger("penstock.client")
 BATCH_SIZE = 500
 MAX_ATTEMPTS = 20
 MAX_PAUSE_SECONDS = 1.0
+
+_EXPECTED = "not a Send, a list of them or None"
 
 
 class Send(NamedTuple):
@@ -141,9 +143,18 @@ async def _send_all_async(producer: AsyncProducer, fn: AsyncFunction, batch: lis
 
 
 def _outputs(made: Output) -> Iterable[Send]:
+    """What goes out for one message, looked at before any of it is sent."""
     if made is None:
         return ()
-    return (made,) if isinstance(made, Send) else made
+    if isinstance(made, Send):
+        return (made,)
+    if isinstance(made, (str, bytes, Mapping)) or not isinstance(made, Iterable):
+        raise TypeError(f"The function gave {type(made).__name__}, {_EXPECTED}.")
+    outputs = list(made)
+    for each in outputs:
+        if not isinstance(each, Send):
+            raise TypeError(f"The function gave {type(made).__name__} of {type(each).__name__}, {_EXPECTED}.")
+    return outputs
 
 
 def _pause(error: TransactionAborted, attempt: int) -> float:
