@@ -319,6 +319,31 @@ def test_an_async_function_that_gives_no_send_ends_the_loop_and_moves_nothing(
     assert values(broker, topic) == []
 
 
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [("small", ErrorCode.MESSAGE_TOO_LARGE), ("no such/name", ErrorCode.INVALID_TOPIC_EXCEPTION)],
+)
+def test_a_message_that_can_never_be_delivered_is_not_tried_again(
+    broker: Broker, filled: str, new_topic: Callable[..., str], group: str, transactional_id: str, bad: str, code: Any
+) -> None:
+    target = new_topic(max_message_bytes="1000") if bad == "small" else bad
+    runs: list[int] = []
+
+    def enlarge(message: penstock.Message) -> Send:
+        runs.append(message.offset)
+        return Send(target, b"v" * 5000)
+
+    with (
+        exactly_once(broker, filled, group, stop_at_end=True) as consumer,
+        penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer,
+    ):
+        with pytest.raises(penstock.ClientError, match=f"the message for '{target}' was not delivered") as failure:
+            penstock.process(consumer, producer, enlarge, batch_size=1)
+        assert (failure.value.code, failure.value.retriable) == (code, False)
+        assert len(runs) == 1
+        assert penstock.process(consumer, producer, lambda message: None) == 20
+
+
 def test_process_stops_when_it_is_told(
     broker: Broker, filled: str, topic: str, group: str, transactional_id: str
 ) -> None:

@@ -20,7 +20,8 @@ run again for a message whose transaction was aborted, so what it does elsewhere
 Rules:
 - up to `batch_size` messages that are there go into one transaction; it does not wait for more;
 - a transaction that was aborted (a rebalance, trouble with the broker) is done again, at most MAX_ATTEMPTS times in a
-  row; any other failure ends the loop with the consumer back where the transaction began;
+  row; any other failure, such as a message that is too large for its topic, ends the loop with the consumer back
+  where the transaction began;
 - several programs share the work by the group; each has a transactional id of its own, the same each time it runs.
 """
 

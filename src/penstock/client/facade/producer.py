@@ -218,6 +218,8 @@ class Producer:
     def offer(self, message: Outgoing, report: Report) -> bool:
         """Give it to librdkafka; False when its buffer is full."""
         topic, value, key, partition, timestamp, headers = message
+        if self.transactional_id is not None:
+            report = partial(_report_in_transaction, self._transactions, report)
         try:
             self.raw.produce(
                 topic, value, key, partition, on_delivery=report, timestamp=timestamp, headers=headers
@@ -339,6 +341,12 @@ def buffer_full(topic: str) -> KafkaError:
 
 def _not_delivered(error: confluent_kafka.KafkaError, raw: confluent_kafka.Message) -> ClientError:
     return ClientError(error, f"The message for {raw.topic()!r} was not delivered")
+
+
+def _report_in_transaction(transactions: Transactions, report: Report, error: Any, raw: Any) -> None:
+    if error is not None:
+        transactions.on_undelivered(error, raw.topic())
+    report(error, raw)
 
 
 def _report_to(on_delivery: OnDelivery, error: Any, raw: Any) -> None:

@@ -17,6 +17,8 @@ Rules:
   late: nobody gets a message whose position is in a transaction that was left open;
 - what passes (the broker is away, an election) is tried again for TIMEOUT_SECONDS;
 - `TransactionAborted`: it could not be committed and is aborted. Nothing of it is visible; do its work again;
+- a message that no broker will ever take (too large, a bad topic name) aborts too, but its own error is raised: the
+  same work would fail again;
 - any other error at the commit: the producer cannot go on, and where the answer was lost nobody here knows the
   outcome. A new producer and a new consumer do: they begin after the last transaction that was committed.
 
@@ -48,6 +50,12 @@ STEP_SECONDS = 10.0
 
 RETRY_SECONDS = 0.05
 
+_PERMANENT = frozenset({
+    "MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "TOPIC_EXCEPTION", "INVALID_RECORD", "INVALID_TIMESTAMP",
+    "TOPIC_AUTHORIZATION_FAILED", "POLICY_VIOLATION", "UNSUPPORTED_COMPRESSION_TYPE", "_UNKNOWN_PARTITION",
+})  # fmt: skip
+"""What librdkafka tells of a message that will fail again however often it is sent."""
+
 
 class Transactions:
     """The transactions of one producer, one after the other."""
@@ -59,6 +67,8 @@ class Transactions:
         self._taking: threading.Thread | None = None
         self._failure: ClientError | None = None
         self._is_closed = threading.Event()
+        self._undeliverable: ClientError | None = None
+        """The first message of the open transaction that no broker will ever take."""
 
     def take_id(self) -> None:
         """Begin to take the transactional id; the first transaction waits for it."""
@@ -77,6 +87,7 @@ class Transactions:
                 self._raw.begin_transaction()
             except confluent_kafka.KafkaException as failure:
                 raise error_of(failure, "The transaction was not begun") from None
+            self._undeliverable = None
             self._is_open = True
 
     def commit(self, consumer: Consumer | None) -> None:
@@ -88,7 +99,9 @@ class Transactions:
         except KafkaError as error:
             if isinstance(error, ClientError) and not error.raw.txn_requires_abort():
                 raise
-            self.abort()
+            self.abort()  # which also tells the last deliveries
+            if self._undeliverable is not None:
+                raise self._undeliverable from error
             raise TransactionAborted(error) from None
         finally:
             self._is_open = False
@@ -98,6 +111,16 @@ class Transactions:
             _try_again("The transaction was not aborted", self._raw.abort_transaction)
         finally:
             self._is_open = False
+
+    def on_undelivered(self, raw: confluent_kafka.KafkaError, topic: str) -> None:
+        """A message of the transaction failed, which fails the transaction; in the producer's thread."""
+        if raw.name() in _PERMANENT and self._undeliverable is None:
+            words = f"The transaction was aborted, since the message for {topic!r} was not delivered"
+            self._undeliverable = ClientError(raw, words)
+
+    @property
+    def undeliverable(self) -> ClientError | None:
+        return self._undeliverable
 
     def _take_id(self) -> None:
         try:
@@ -148,6 +171,9 @@ class Transaction:
     ) -> None:
         if error is not None:
             self._give_up(error)
+            undeliverable = self._transactions.undeliverable
+            if isinstance(error, TransactionAborted) and undeliverable is not None:
+                raise undeliverable from error  # `send` only heard that the transaction had failed, not of what
             return
         try:
             self._transactions.commit(self._consumer)
