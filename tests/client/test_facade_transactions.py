@@ -123,6 +123,21 @@ def test_an_older_producer_of_the_same_id_is_out(broker: Broker, topic: str, tra
     assert values(broker, topic) == [b"new"]
 
 
+def test_a_slow_producer_is_told_why_it_is_out(broker: Broker, topic: str, transactional_id: str) -> None:
+    """Who takes the id for a moment ends the transaction as the broker does when its time is over."""
+    with penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as slow:
+        with pytest.raises(penstock.ClientError) as failure, slow.transaction():
+            slow.send(topic, b"slow").result(DEADLINE_SECONDS)
+            other = confluent_kafka.Producer(
+                {"bootstrap.servers": broker.bootstrap, "transactional.id": transactional_id}
+            )
+            other.init_transactions(DEADLINE_SECONDS)
+        assert failure.value.is_fatal
+        for cause in ("same transactional_id", "transaction.timeout.ms", "operator"):
+            assert cause in str(failure.value)
+    assert values(broker, topic) == []
+
+
 def test_a_position_in_a_transaction_that_was_left_open_does_not_keep_its_next_producer_waiting(
     broker: Broker, filled: str, new_topic: Callable[..., str], group: str, transactional_id: str
 ) -> None:

@@ -39,7 +39,11 @@ _LOCAL = {
     "_QUEUE_FULL": (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The buffer is full."),
     "_FENCED": (
         ErrorCode.PRODUCER_FENCED,
-        "Another producer with the same transactional_id began, and this one is out. Each needs an id of its own.",
+        (
+            "This producer is out: another one with the same transactional_id began, or its transaction was open for "
+            "longer than transaction.timeout.ms, or an operator aborted it. Go on with a new producer; each that runs "
+            "at the same time needs an id of its own."
+        ),
     ),
     "_AUTO_OFFSET_RESET": (ErrorCode.OFFSET_OUT_OF_RANGE, ""),
 }
