@@ -3,6 +3,8 @@
 import asyncio
 import os
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 import penstock
 
 BOOTSTRAP = os.environ.get("BOOTSTRAP", "127.0.0.1:9092")
@@ -30,4 +32,8 @@ async def receive() -> None:
     print(f"got {count} messages")
 
 
+# Who begins at the latest message needs the topic to be there; a message that is sent would make it too late.
+admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+if "chat" not in admin.list_topics(timeout=10).topics:
+    admin.create_topics([NewTopic("chat", num_partitions=1)])["chat"].result()
 asyncio.run(receive())

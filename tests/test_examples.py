@@ -134,7 +134,6 @@ def test_replay(cluster: Cluster):
 
 
 def test_with_asyncio(cluster: Cluster):
-    cluster.create_topic("chat")
     assert run(cluster, "with_asyncio.py") == ["sent to offset 0", "got 102 messages"]
 
 
