@@ -182,6 +182,29 @@ def test_what_cannot_be_is_refused_with_a_sentence(broker: Broker, filled: str, 
             producer.transaction(consumer)
 
 
+def test_a_closed_producer_begins_no_transaction(broker: Broker, transactional_id: str) -> None:
+    producer = penstock.Producer(broker.bootstrap, transactional_id=transactional_id)
+    producer.close()
+    with pytest.raises(penstock.KafkaError, match="producer is closed"), producer.transaction():
+        pass
+
+
+def test_arguments_of_a_wrong_kind_are_refused_with_a_sentence(broker: Broker, transactional_id: str) -> None:
+    wrong: Any = "text"
+    with penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
+        with pytest.raises(TypeError, match="takes a Consumer, not str"):
+            producer.transaction(wrong)
+        nothing: Any = None
+        with pytest.raises(TypeError, match="takes a Consumer first, not NoneType"):
+            penstock.process(nothing, producer, lambda message: None)
+
+
+@pytest.mark.parametrize(("given", "kind"), [(7, TypeError), (None, TypeError), (b"id", TypeError), ("", ValueError)])
+def test_a_transactional_id_is_text(broker: Broker, given: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="transactional_id"):
+        penstock.Producer(broker.bootstrap, transactional_id=given)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -87,6 +87,8 @@ class AsyncProducer:
 
     def transaction(self, consumer: AsyncConsumer | None = None) -> AsyncTransaction:
         """Everything sent in the `async with` becomes visible at once at its end, or never."""
+        if consumer is not None and not isinstance(consumer, AsyncConsumer):
+            raise TypeError(f"A transaction takes an AsyncConsumer, not {type(consumer).__name__}.")
         return AsyncTransaction(self._producer.transaction(consumer.blocking if consumer is not None else None))
 
     async def flush(self, timeout: float = CLOSE_TIMEOUT_SECONDS) -> None:

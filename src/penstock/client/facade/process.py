@@ -85,6 +85,8 @@ def process(
     stop: threading.Event | None = None,
 ) -> int:  # fmt: skip
     """Until `stop` is set, or the end with `stop_at_end`; how many messages were processed."""
+    if not isinstance(consumer, Consumer):
+        raise TypeError(f"process takes a Consumer first, not {type(consumer).__name__}.")
     count = attempt = 0
     while not consumer.is_at_end and not (stop is not None and stop.is_set()):
         batch = consumer.poll_ready(batch_size, POLL_SECONDS)
@@ -110,6 +112,8 @@ async def async_process(
     consumer: AsyncConsumer, producer: AsyncProducer, fn: AsyncFunction, *, batch_size: int = BATCH_SIZE
 ) -> int:
     """The same in an event loop; `fn` may be a coroutine. It ends at the end with `stop_at_end`, or is cancelled."""
+    if not isinstance(consumer, AsyncConsumer):
+        raise TypeError(f"async_process takes an AsyncConsumer first, not {type(consumer).__name__}.")
     count = attempt = 0
     while not consumer.is_at_end:
         batch = await consumer.poll_ready(batch_size, POLL_SECONDS)

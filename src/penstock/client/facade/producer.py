@@ -30,9 +30,10 @@ from concurrent.futures import Future
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, overload
 
 from penstock.client.facade.client_error import ClientError, error_of
+from penstock.client.facade.consumer import Consumer
 from penstock.client.facade.librdkafka import (
     DEFAULT_BOOTSTRAP,
     ErrorCallback,
@@ -44,9 +45,6 @@ from penstock.client.facade.message import Delivery
 from penstock.client.facade.transaction import Transaction, Transactions
 from penstock.client.partitioner import Partitioner
 from penstock.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from penstock.client.facade.consumer import Consumer
 
 log = logging.getLogger("penstock.client")
 
@@ -109,7 +107,7 @@ class Producer:
         self._partition_counts: dict[str, tuple[int, float]] = {}
         given = dict(settings.get("options") or {})
         if "transactional_id" in settings:
-            given["transactional.id"] = settings["transactional_id"]
+            given["transactional.id"] = _checked_id(settings["transactional_id"])
         self.transactional_id: str | None = given.get("transactional.id")
         try:
             self.raw = confluent_kafka.Producer(joined_options(bootstrap, self._ours(given), given, self._on_error))
@@ -163,6 +161,8 @@ class Producer:
         """
         if self.transactional_id is None:
             raise ValueError("The producer has no transactional_id, such as Producer(transactional_id='billing-1').")
+        if consumer is not None and not isinstance(consumer, Consumer):
+            raise TypeError(f"A transaction takes a Consumer, not {type(consumer).__name__}.")
         if consumer is not None and not consumer.is_exactly_once:
             raise ValueError("The consumer commits its position by itself. Give it delivery='exactly_once'.")
         return Transaction(self._transactions, consumer)
@@ -391,6 +391,14 @@ def _flush(raw: confluent_kafka.Producer, timeout: float) -> int:
         return raw.flush(timeout)
     except confluent_kafka.KafkaException:
         return len(raw)
+
+
+def _checked_id(transactional_id: Any) -> str:
+    if not isinstance(transactional_id, str):
+        raise TypeError(f"The transactional_id is {type(transactional_id).__name__}, not text such as 'billing-1'.")
+    if not transactional_id:
+        raise ValueError("The transactional_id is empty. Leave it away, or give a name such as 'billing-1'.")
+    return transactional_id
 
 
 def _check_names(settings: Mapping[str, Any]) -> None:

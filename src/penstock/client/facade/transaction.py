@@ -80,6 +80,8 @@ class Transactions:
 
     def begin(self) -> None:
         with self._turn:
+            if self._is_closed.is_set():
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, "The producer is closed; make a new one.")
             if self._is_open:
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "A transaction is open; a producer has one at a time.")
             self._wait_for_id()
