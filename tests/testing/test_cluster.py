@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import tempfile
@@ -96,6 +97,45 @@ def test_it_can_be_stopped_and_started_again_on_its_port(tmp_path: Path):
         assert "kept" in kafka.KafkaConsumer(bootstrap_servers=cluster.bootstrap).topics()
     finally:
         cluster.stop()
+
+
+def test_without_a_directory_everything_is_there_after_stop_and_start():
+    with Cluster() as cluster:
+        cluster.create_topic("kept")
+        Confluent().produce(cluster.bootstrap, "kept", [Record(b"v")])
+        directory = cluster.directory
+        cluster.stop()
+        cluster.start()
+        assert cluster.directory == directory
+        assert Confluent().consume(cluster.bootstrap, "kept", 0, 1)[0].value == b"v"
+    assert not directory.exists()
+
+
+def test_the_files_go_with_the_object_when_nobody_closes_it():
+    cluster = Cluster()
+    cluster.start()
+    directory = cluster.directory
+    cluster.stop()
+    assert directory.exists()
+    del cluster
+    gc.collect()
+    assert not directory.exists()
+
+
+def test_a_failed_second_start_loses_nothing():
+    cluster = Cluster()
+    cluster.start()
+    cluster.create_topic("kept")
+    cluster.stop()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", cluster.port))
+        taken.listen()
+        with pytest.raises(ConfigError):
+            cluster.start()
+    cluster.start()
+    assert "kept" in kafka.KafkaConsumer(bootstrap_servers=cluster.bootstrap).topics()
+    cluster.close()
 
 
 def test_settings_come_by_name_or_by_keyword():

@@ -9,10 +9,11 @@ by side. `async with` does the same without blocking the caller's event loop.
 
 Rules:
 - it listens on loopback only; the port is free at that moment and is kept by `stop()` and a second `start()`;
-- without a directory it makes one, forces nothing to disk, and removes it at `stop()`; in a given one the topics are
-  there again next time;
+- without a directory it makes one, forces nothing to disk, and removes it at `close()`, the end of `with`, or with the
+  object; in a given one the topics are there again next time;
 - settings are Kafka's. The PENSTOCK_* environment of the machine does not reach it: a test is the same everywhere;
-- `stop()` ends the thread, the connections and the files; a failed start is undone in the same way.
+- `stop()` ends the thread and the connections and closes the files: after another `start()` everything is there again;
+- a failed start leaves nothing behind that was not there before.
 
 One broker per cluster for now. A crash cannot be played here, since thread and test are one process: for `kill -9`
 run `penstock serve`.
@@ -22,9 +23,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import tempfile
 import threading
 import uuid
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +46,7 @@ Value = str | int | float | bool
 
 
 class Cluster:
-    """A broker for tests, from `start()` to `stop()` or for the length of a `with`.
+    """A broker for tests: `start()` and `stop()` as often as you like, then `close()`; or for the length of a `with`.
 
     `settings` are Kafka's by their own names, and keywords are the same with underscores:
     `Cluster(num_partitions=3)` is `Cluster(settings={"num.partitions": 3})`.
@@ -59,7 +62,7 @@ class Cluster:
     ) -> None:
         self._given = Path(directory).absolute() if directory is not None else None
         self._settings = {**(settings or {}), **{name.replace("_", "."): value for name, value in more.items()}}
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: _TemporaryDirectory | None = None
         self._running: _BrokerThread | None = None
         self.port = port
 
@@ -74,29 +77,35 @@ class Cluster:
         """Where the broker keeps its files."""
         if self._given is not None:
             return self._given
-        assert self._temporary is not None, "the cluster is not running"
-        return Path(self._temporary.name)
+        assert self._temporary is not None, "the cluster has not been started"
+        return self._temporary.path
 
     def start(self) -> None:
         """Return when clients can connect; ConfigError when a setting is wrong."""
         assert self._running is None, "the cluster is running"
-        if self._given is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-cluster-")
+        is_new = self._given is None and self._temporary is None
+        if is_new:
+            self._temporary = _TemporaryDirectory()
         world = World(files=UnsyncedFiles()) if self._given is None else World()
         try:
             running = _BrokerThread(BrokerConfig.load(None, {}, self._overrides()), world)
             self.port = running.start()
         except BaseException:
-            self._remove_temporary()
+            if is_new:
+                self._remove_temporary()
             raise
         self._running = running
 
     def stop(self) -> None:
-        """End it; nothing happens when it does not run."""
+        """End the broker and keep its files for the next `start()`; nothing happens when it does not run."""
         running, self._running = self._running, None
+        if running is not None:
+            running.stop()
+
+    def close(self) -> None:
+        """Stop, and remove the files unless their directory was given."""
         try:
-            if running is not None:
-                running.stop()
+            self.stop()
         finally:
             self._remove_temporary()
 
@@ -118,7 +127,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.start)
@@ -127,7 +136,7 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self.stop)
+        await asyncio.to_thread(self.close)
 
     def _overrides(self) -> list[str]:
         ours = {"listeners": f"PLAINTEXT://{HOST}:{self.port}", "log.dirs": str(self.directory)}
@@ -135,8 +144,16 @@ class Cluster:
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
-            self._temporary.cleanup()
+            self._temporary.remove()
             self._temporary = None
+
+
+class _TemporaryDirectory:
+    """Removed when asked, else with the object, at the latest at exit, and without `tempfile`'s warning about that."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 class _BrokerThread:
