@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import raw
 from brokers import Broker, PenstockProcess
 from changes import check_seen
 from cli.commands import run
 from cli.terminal import on_terminal
+from members import wait_until
 from penstock.errors import ErrorCode, KafkaError
 from ports import free_ports
+from transactional import Transactional
+
+INTERNAL = ("__transaction_state", "__consumer_offsets")
 
 
 def test_a_topic_is_created_listed_described_changed_and_deleted(broker: Broker, name: str) -> None:
@@ -59,6 +65,26 @@ def test_a_wrong_name_among_others_deletes_nothing(broker: Broker, topic: str) -
     result = run("topic", "delete", topic, "no-such-topic", bootstrap=broker.bootstrap)
     assert str(result.exception) == "There is no topic 'no-such-topic'. Nothing was deleted."
     assert topic in run("topic", "list", bootstrap=broker.bootstrap).stdout.splitlines()
+
+
+def test_a_topic_of_the_brokers_own_is_deleted_only_on_request_and_the_broker_tells_what_is_lost(
+    tmp_path: Path,
+) -> None:
+    with PenstockProcess(tmp_path) as broker, Transactional(broker.bootstrap) as producer:
+        at = broker.bootstrap
+        raw.create_topic(producer, "orders")
+        assert producer.settled(producer.init) == 0
+        assert producer.produce("orders", [b"left open"], version=12) == 0
+        run("group", "reset-offsets", "g", "--topic", "orders", "--to-earliest", "--execute", bootstrap=at)
+        for name in INTERNAL:
+            refused = run("topic", "delete", "orders", name, "-y", bootstrap=at)
+            assert refused.exit_code == 1
+            assert f"Topic '{name}' is the broker's own" in str(refused.exception)
+        assert {"orders", *INTERNAL} == set(run("topic", "list", "--internal", bootstrap=at).stdout.splitlines())
+        deleted = run("topic", "delete", *INTERNAL, "--internal", "-y", bootstrap=at)
+        assert deleted.stdout == "".join(f"Deleted topic {name}.\n" for name in INTERNAL)
+        wait_until(lambda: "was deleted with 1 open transactions" in broker.stderr())
+        wait_until(lambda: "was deleted with all that 1 groups have committed" in broker.stderr())
 
 
 @pytest.mark.parametrize(

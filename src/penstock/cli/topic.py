@@ -140,14 +140,15 @@ def alter(
 
 @command.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
+@click.option("--internal", is_flag=True, help="Also topics that the broker keeps for itself, with what it knows.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @bootstrap_option
 @json_option
-def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
+def delete(names: tuple[str, ...], internal: bool, yes: bool, bootstrap: str, as_json: bool) -> None:
     """Delete topics with all of their messages. Asks first on a terminal."""
     with connect(bootstrap) as cluster:
         admin = Admin(cluster)
-        _check_exist(admin, names)  # a wrong name among them stops it before the first is gone
+        _check_may_go(admin, names, internal)  # a wrong name among them stops it before the first is gone
         if not yes and sys.stdin.isatty():
             question = f"Delete {', '.join(names)} and all messages in {'it' if len(names) == 1 else 'them'}?"
             if not click.confirm(question, err=True):
@@ -160,11 +161,17 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
         show_json({"deleted": list(dict.fromkeys(names))})
 
 
-def _check_exist(admin: Admin, names: Sequence[str]) -> None:
+def _check_may_go(admin: Admin, names: Sequence[str], internal: bool) -> None:
     try:
-        admin.describe_topics(names)
+        topics = admin.describe_topics(names)
     except UnknownTopicError as error:  # without its advice to create it: that is not what is wanted here
         raise ConfigError(f"There is no topic {error.topic!r}. Nothing was deleted.") from None
+    for topic in topics:
+        if topic.is_internal and not internal:
+            raise ConfigError(
+                f"Topic {topic.name!r} is the broker's own: without it groups lose their offsets and open "
+                "transactions are never ended. Nothing was deleted. --internal deletes it all the same."
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,9 @@ class GroupCoordinator:
         self.consumers.on_image(image, delta, self._replicas.config)
         for deleted in delta.topics_deleted:
             if deleted.name == OFFSETS_TOPIC:
+                lost = sum(1 for home in self._homes.values() for _ in home.shard.all_groups())
+                if lost:
+                    logger.warning("%s was deleted with all that %d groups have committed", OFFSETS_TOPIC, lost)
                 self._unload(tuple(self._homes))
             else:
                 self._forget_topic(deleted.name, deleted.topic_id)

@@ -122,9 +122,11 @@ class TransactionCoordinator:
         )
         return NewTopic(TRANSACTION_TOPIC, get("transaction.state.log.num.partitions"), replicas, configs=configs)
 
-    def on_image(self, image: Image, _delta: Delta) -> None:
+    def on_image(self, image: Image, delta: Delta) -> None:
         """Follow the image: which partitions are ours. After the replicas and the groups did."""
         self._image = image
+        if any(deleted.name == TRANSACTION_TOPIC for deleted in delta.topics_deleted):
+            self._warn_of_loss()
         self.topic.on_image(image)
         led = self.topic.led(self._replicas)
         for index in [each for each in self._homes if self._homes[each].log.partition is not led.get(each)]:
@@ -132,6 +134,14 @@ class TransactionCoordinator:
         for index, led_partition in led.items():
             if index not in self._homes:
                 self._begin_load(index, led_partition)
+
+    def _warn_of_loss(self) -> None:
+        """The topic was deleted: what was open hangs in its partitions, and nobody else will say why."""
+        shards = [home.shard for home in self._homes.values()]
+        left_open = sum(len(shard.ongoing) + len(shard.ending()) for shard in shards)
+        if left_open:
+            words = "%s was deleted with %d open transactions, which hang now; `penstock txn abort --topic` ends them"
+            logger.warning(words, TRANSACTION_TOPIC, left_open)
 
     def _begin_load(self, index: int, led: Partition) -> None:
         buffer_bytes = self._config.get_int("transaction.state.log.load.buffer.size")
