@@ -14,8 +14,12 @@ import penstock as library
 import raw
 from brokers import Broker
 from capabilities import needs_transactions
+from changes import check_seen
 from cli.commands import run
 from members import wait_until
+from penstock.client.cluster import Cluster
+from penstock.client.transactions import TransactionInfo, Transactions
+from penstock.errors import ErrorCode, KafkaError
 from transactional import Transactional
 
 LONG_MS = 600_000
@@ -89,11 +93,73 @@ def test_its_producer_is_out(broker: Broker, hanging: library.Producer, transact
     assert failure.value.args[0].fatal()
 
 
+def commit_one(broker: Broker, producer: library.Producer, topic: str, transactional_id: str) -> None:
+    with producer.transaction():
+        producer.send(topic, b"v")
+    with Cluster(broker.bootstrap) as cluster:  # Kafka writes the markers after its answer
+        check_seen(broker, lambda: Transactions(cluster).describe([transactional_id])[0].state, "CompleteCommit")
+
+
 def test_one_that_is_not_open_is_said_to_be_so(broker: Broker, two: str, transactional_id: str) -> None:
-    with library.Producer(broker.bootstrap, transactional_id=transactional_id) as producer, producer.transaction():
-        producer.send(two, b"v")
+    with library.Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
+        commit_one(broker, producer, two, transactional_id)
+        result = run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
+        assert result.exit_code == 1
+        assert result.stdout.startswith(f"{transactional_id} has no open transaction: nothing to abort.")
+        commit_one(broker, producer, two, transactional_id)  # it was left alone
+
+
+def test_a_producer_with_nothing_open_is_put_out_on_request(broker: Broker, two: str, transactional_id: str) -> None:
+    with library.Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
+        commit_one(broker, producer, two, transactional_id)
+        result = run("txn", "abort", transactional_id, "--fence", bootstrap=broker.bootstrap)
+        assert result.stdout == f"{transactional_id} had no open transaction; its producer is out.\n"
+        assert result.exit_code == 0
+        with pytest.raises(KafkaError), producer.transaction():
+            producer.send(two, b"too late")
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "said"),
+    [
+        ("PrepareCommit", 1, "is being committed, which cannot be undone: nothing to abort."),
+        ("PrepareAbort", 0, "is being aborted already."),
+        ("PrepareEpochFence", 0, "is being aborted already."),
+    ],
+)
+def test_what_is_ending_is_left_to_end(
+    penstock: Broker, monkeypatch: pytest.MonkeyPatch, state: str, status: int, said: str
+) -> None:
+    info = TransactionInfo("x", state, 1, 0, 1000, None, 1, ())
+    monkeypatch.setattr(Transactions, "describe", lambda *_: [info])
+    result = run("txn", "abort", "x", bootstrap=penstock.bootstrap)
+    assert (result.exit_code, result.stdout) == (status, f"The transaction of x {said}\n")
+
+
+def test_one_that_its_producer_commits_meanwhile_is_not_said_to_be_aborted(
+    broker: Broker, two: str, transactional_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with library.Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
+        commit_one(broker, producer, two, transactional_id)
+    seen_before = TransactionInfo(transactional_id, "Ongoing", 1, 0, 1000, None, 1, ())
+    monkeypatch.setattr(Transactions, "describe", lambda *_: [seen_before])
     result = run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
-    assert result.stdout == f"{transactional_id} had no open transaction; its producer is out.\n"
+    assert result.exit_code == 1
+    assert "ended by itself, before it could be aborted; its producer is out." in result.stdout
+
+
+def test_a_broker_that_is_lost_in_the_middle_leaves_the_outcome_open(
+    penstock: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = TransactionInfo("x", "Ongoing", 1, 0, 1000, None, 1, ())
+
+    def lose(*_: object) -> int:
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "It is gone.")
+
+    monkeypatch.setattr(Transactions, "_coordinator", lose)
+    with Cluster(penstock.bootstrap, timeout_ms=200) as cluster, pytest.raises(KafkaError) as lost:
+        Transactions(cluster).abort(info)
+    assert str(lost.value).startswith("It is not known whether the transaction of 'x' was aborted. It is gone. ")
 
 
 def test_filters(broker: Broker, hanging: library.Producer, transactional_id: str) -> None:
@@ -104,6 +170,10 @@ def test_filters(broker: Broker, hanging: library.Producer, transactional_id: st
     assert transactional_id not in ids("--state", "CompleteCommit", "--state", "Empty")
     assert transactional_id in ids("--longer-than", "0")
     assert transactional_id not in ids("--longer-than", "600")
+    assert run("txn", "list", "--longer-than", str(2**62), bootstrap=broker.bootstrap).exit_code == 2
+    run("txn", "abort", transactional_id, bootstrap=broker.bootstrap)
+    assert transactional_id in ids()
+    assert transactional_id not in ids("--longer-than", "0"), "it is open no more"
 
 
 def test_describe_for_people(broker: Broker, hanging: library.Producer, two: str, transactional_id: str) -> None:

@@ -1,7 +1,8 @@
 """`penstock txn`: list and describe transactions, and abort one whose producer does not end it.
 
 While a transaction is open, readers of committed messages wait in its partitions. `list --longer-than 60` finds those
-that have been open for long, `abort` ends one: its producer is out, and learns it with its next request.
+that have been open for long, `abort` ends one: its producer is out, and learns it with its next request. A producer
+that has nothing open is left alone, unless --fence says otherwise.
 
 `list --topic` asks the partitions instead of the coordinators. A transaction that only they know hangs: no timeout ends
 it, but `abort --topic --partition --start-offset` does.
@@ -19,10 +20,23 @@ import click
 from penstock.cli.bootstrap import bootstrap_option, complete_topic, connect, json_option
 from penstock.cli.moment import MAX_MS
 from penstock.cli.output import note, plural, show_json, show_table
-from penstock.client.transactions import ListedTransaction, OpenTransaction, TransactionInfo, Transactions, by_topic
+from penstock.client.transactions import (
+    ABORTED,
+    ABORTING,
+    COMMITTED,
+    COMMITTING,
+    ONGOING,
+    ListedTransaction,
+    OpenTransaction,
+    TransactionInfo,
+    Transactions,
+    by_topic,
+)
 from penstock.types import TopicPartition
 
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
+SECONDS = click.IntRange(0, (2**63 - 1) // 1000)
+"""Kafka counts in milliseconds, as int64."""
 
 
 @click.group("txn")
@@ -32,7 +46,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, False), help="Only these; may be repeated.")
-@click.option("--longer-than", type=click.IntRange(0), metavar="SECONDS", help="Only those open for longer.")
+@click.option("--longer-than", type=SECONDS, metavar="SECONDS", help="Only those open for longer.")
 @click.option("--topic", shell_complete=complete_topic, help="What is open in its partitions, as these know it.")
 @bootstrap_option
 @json_option
@@ -107,6 +121,7 @@ def describe(ids: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 @click.option("--topic", shell_complete=complete_topic, help="Where one hangs that has no ID.")
 @click.option("--partition", type=click.IntRange(0), help="Where in the topic.")
 @click.option("--start-offset", type=click.IntRange(0), help="Its first message, as `list --topic` shows it.")
+@click.option("--fence", is_flag=True, help="Put the producer of the ID out also when it has nothing open.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @bootstrap_option
 @json_option
@@ -115,31 +130,61 @@ def abort(
     topic: str | None,
     partition: int | None,
     start_offset: int | None,
+    fence: bool,
     yes: bool,
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Abort the transaction of an ID, and put its producer out. Asks first on a terminal.
 
+    Where nothing is open, or it is being committed, nothing is done and the exit status is 1.
+
     One that hangs, because no coordinator knows it, has no ID: it is named by its partition and its first offset."""
     if transactional_id is not None and topic is None and partition is None and start_offset is None:
-        _abort_id(transactional_id, yes, bootstrap, as_json)
+        _abort_id(transactional_id, fence, yes, bootstrap, as_json)
+    elif fence:
+        raise click.UsageError("--fence goes with an ID, which has a producer.")
     elif transactional_id is None and topic is not None and partition is not None and start_offset is not None:
         _abort_at(TopicPartition(topic, partition), start_offset, yes, bootstrap, as_json)
     else:
         raise click.UsageError("Name a transaction by its ID, or by --topic, --partition and --start-offset.")
 
 
-def _abort_id(transactional_id: str, yes: bool, bootstrap: str, as_json: bool) -> None:
+def _abort_id(transactional_id: str, fence: bool, yes: bool, bootstrap: str, as_json: bool) -> None:
     _ask(f"Abort the transaction of {transactional_id} and put its producer out?", yes)
     with connect(bootstrap) as cluster:
-        before = Transactions(cluster).abort(transactional_id)
+        transactions = Transactions(cluster)
+        (before,) = transactions.describe([transactional_id])
+        is_fenced = fence or before.state == ONGOING
+        outcome = transactions.abort(before) if is_fenced else None
+    is_aborted = outcome == ABORTED or (not is_fenced and before.state in ABORTING)
     if as_json:
-        show_json({"aborted": before.is_open, "before": _full(before)})
-    elif not before.is_open:
-        click.echo(f"{transactional_id} had no open transaction; its producer is out.")
+        show_json({"aborted": is_aborted, "fenced": is_fenced, "before": _full(before)})
     else:
-        click.echo(f"Aborted the transaction of {transactional_id} in {plural(len(before.partitions), 'partition')}.")
+        click.echo(_fenced(before, outcome) if is_fenced else _untouched(before))
+    if not is_aborted and not (fence and outcome is None):
+        sys.exit(1)
+
+
+def _fenced(before: TransactionInfo, outcome: str | None) -> str:
+    """What became of it; None is the outcome where nothing was open when the coordinator was asked."""
+    name = before.transactional_id
+    if outcome == ABORTED:
+        return f"Aborted the transaction of {name} in {plural(len(before.partitions), 'partition')}."
+    if outcome == COMMITTED:
+        return f"The transaction of {name} is committed, not aborted: its producer was faster. That one is out now."
+    if before.is_open:
+        return f"The transaction of {name} ended by itself, before it could be aborted; its producer is out."
+    return f"{name} had no open transaction; its producer is out."
+
+
+def _untouched(before: TransactionInfo) -> str:
+    name = before.transactional_id
+    if before.state in ABORTING:
+        return f"The transaction of {name} is being aborted already."
+    if before.state == COMMITTING:
+        return f"The transaction of {name} is being committed, which cannot be undone: nothing to abort."
+    return f"{name} has no open transaction: nothing to abort. --fence puts its producer out all the same."
 
 
 def _abort_at(where: TopicPartition, start_offset: int, yes: bool, bootstrap: str, as_json: bool) -> None:

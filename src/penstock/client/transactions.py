@@ -3,7 +3,7 @@
     transactions = Transactions(cluster)
     transactions.list_transactions(states=["Ongoing"])
     transactions.describe(["billing-1"])[0].partitions
-    transactions.abort("billing-1")
+    transactions.abort(transactions.describe(["billing-1"])[0])         # ABORTED
     transactions.open_in("orders")[0].start_offset                      # as the partitions know them
     transactions.abort_at(TopicPartition("orders", 0), 42)
 
@@ -11,7 +11,7 @@ A transactional id stays known after its transaction, until `transactional.id.ex
 transaction keeps readers of committed messages waiting in its partitions, until it ends or its timeout aborts it.
 
 `abort` does what a new producer with that id does first: it takes the id, so that the producer that has it is out
-(fenced), and the coordinator aborts what that one left open.
+(fenced), and the coordinator aborts what that one left open. What the producer has begun to commit is committed.
 
 A transaction hangs when a partition has it open and its coordinator does not know of it: then nothing ends it, no
 timeout either. Brokers that verify writes (KIP-890) let none come about; older ones did. `abort_at` writes the marker
@@ -50,7 +50,14 @@ from penstock.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+ONGOING = "Ongoing"
+ABORTING = ("PrepareAbort", "PrepareEpochFence")
+COMMITTING = "PrepareCommit"
+OPEN_STATES = (ONGOING, COMMITTING, *ABORTING)
+
+ABORTED, COMMITTED = "CompleteAbort", "CompleteCommit"
+_OUTCOMES = {**dict.fromkeys((*ABORTING, ABORTED), ABORTED), COMMITTING: COMMITTED, COMMITTED: COMMITTED}
+"""How a transaction ends that is in this state, or has ended."""
 
 _TRANSACTION_KEY = 1
 _NEVER = -1
@@ -63,6 +70,17 @@ class UnknownTransactionalIdError(KafkaError):
     def __init__(self, transactional_id: str) -> None:
         words = f"There is no transactional id {transactional_id!r}. `penstock txn list` shows those that there are."
         super().__init__(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, words)
+
+
+class UnknownOutcomeError(KafkaError):
+    """The broker was lost before it said how the transaction ended."""
+
+    def __init__(self, transactional_id: str, error: KafkaError) -> None:
+        words = (
+            f"It is not known whether the transaction of {transactional_id!r} was aborted. {error} "
+            f"`penstock txn describe {transactional_id}` shows its state."
+        )
+        super().__init__(error.code, words)
 
 
 class NoSuchOpenTransactionError(KafkaError):
@@ -135,7 +153,10 @@ class Transactions:
         self._cluster = cluster
 
     def list_transactions(self, states: Sequence[str] = (), longer_than_ms: int = -1) -> list[ListedTransaction]:
-        """Every transactional id by name, or those in these states, or whose transaction has been open for so long."""
+        """Every transactional id by name, or those in these states, or whose transaction has been open for so long.
+
+        Brokers also give those whose last transaction began so long ago and has ended: these are left out.
+        """
         request = ListTransactionsRequest(state_filters=list(states), duration_filter=longer_than_ms)
 
         def attempt(deadline: float) -> list[ListedTransaction]:
@@ -147,6 +168,7 @@ class Transactions:
                 found += [
                     ListedTransaction(each.transactional_id, each.transaction_state, each.producer_id)
                     for each in response.transaction_states
+                    if longer_than_ms < 0 or each.transaction_state in OPEN_STATES
                 ]
             return sorted(found, key=lambda each: each.transactional_id)
 
@@ -156,19 +178,30 @@ class Transactions:
         """These in this order; UnknownTransactionalIdError when one is not there."""
         return self._cluster.retry(lambda deadline: [self._describe(each, deadline) for each in transactional_ids])
 
-    def abort(self, transactional_id: str) -> TransactionInfo:
-        """Fence the producer and abort what it left open; gives what there was before."""
-        (before,) = self.describe([transactional_id])
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=before.timeout_ms)
+    def abort(self, before: TransactionInfo) -> str | None:
+        """Fence the producer and abort what it left open; gives ABORTED or COMMITTED, or None when nothing was open.
+
+        The coordinator answers CONCURRENT_TRANSACTIONS while it ends what was open: then its state tells how.
+        """
+        name, outcome = before.transactional_id, None
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=before.timeout_ms)
 
         def attempt(deadline: float) -> None:
-            node_id = self._coordinator(transactional_id, deadline)
+            nonlocal outcome
+            node_id = self._coordinator(name, deadline)
             answer = self._cluster.request(init_producer_id.API, request, node_id=node_id, deadline=deadline)
             code = cast("InitProducerIdResponse", answer).error_code
-            _check(code, f"The transaction of {transactional_id!r} was not aborted")
+            if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                outcome = _OUTCOMES.get(self._describe(name, deadline).state, outcome)
+            _check(code, f"The transaction of {name!r} was not aborted")
 
-        self._cluster.retry(attempt)
-        return before
+        try:
+            self._cluster.retry(attempt)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            raise UnknownOutcomeError(name, error) from error
+        return outcome
 
     def open_in(self, topic: str) -> list[OpenTransaction]:
         """What is open in the topic's partitions, by partition and offset, whether a coordinator knows of it or not."""
