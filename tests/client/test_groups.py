@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from changes import check_seen
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster
 from penstock.client.groups import ActiveGroupError, Groups, UnknownGroupError
+from penstock.client.metadata import Metadata
 from penstock.types import TopicPartition
 
 
@@ -38,6 +40,25 @@ def test_offsets_that_are_set_are_told_and_a_deleted_topic_is_not(
     assert groups.committed(group) == offsets
     Admin(cluster).delete_topic(deleted)
     check_seen(broker, lambda: groups.committed(group), {TopicPartition(kept, 0): 7, TopicPartition(kept, 1): 0})
+
+
+def test_the_offsets_of_many_groups_need_one_look_at_the_topics(
+    cluster: Cluster, topic: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = Groups(cluster)
+    offsets = {f"{group}-{number}": {TopicPartition(topic, 0): number} for number in range(5)}
+    for name, committed in offsets.items():
+        groups.commit(name, committed)
+    refresh, asked = cluster.refresh, list[object]()
+
+    def counted(topics: Collection[str] | None, **options: Any) -> Metadata:
+        asked.append(topics)
+        return refresh(topics, **options)
+
+    monkeypatch.setattr(cluster, "refresh", counted)
+    assert groups.committed_by(list(offsets)) == offsets
+    assert asked == [None]
+    assert groups.committed_by([]) == {}
 
 
 def test_groups_are_described_in_the_order_asked_for(cluster: Cluster, topic: str, group: str) -> None:

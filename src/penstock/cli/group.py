@@ -183,7 +183,7 @@ class _Group:
 
 def _describe(cluster: Cluster, groups: Groups, infos: list[GroupInfo]) -> list[_Group]:
     """With every partition that was committed, or that a member has."""
-    committed = {info.name: groups.committed(info.name) for info in infos}
+    committed = groups.committed_by([info.name for info in infos])
     owners = {info.name: {where: member for member in info.members for where in member.partitions} for info in infos}
     partitions = {info.name: sorted({*committed[info.name], *owners[info.name]}) for info in infos}
     ends = _log_ends(cluster, {where for each in partitions.values() for where in each})

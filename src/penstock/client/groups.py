@@ -19,7 +19,7 @@ Joining a group is the facade's work (`penstock.Consumer`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -169,17 +169,20 @@ class Groups:
 
     def committed(self, name: str) -> dict[TopicPartition, int]:
         """All that the group has committed: the next offset to read in each partition."""
-        request = OffsetFetchRequest(
-            group_id=name, topics=None, groups=[OffsetFetchRequestGroup(group_id=name, topics=None)]
-        )
+        return self.committed_by([name])[name]
 
-        def attempt(deadline: float) -> dict[TopicPartition, int]:
-            node_id = self._coordinator(name, deadline)
-            answer = self._cluster.request(offset_fetch.API, request, node_id=node_id, deadline=deadline)
+    def committed_by(self, names: Collection[str]) -> dict[str, dict[TopicPartition, int]]:
+        """All that each of these groups has committed. What topics there are is asked once, however many groups."""
+        answers: dict[str, OffsetFetchResponse] = {}
+
+        def attempt(deadline: float) -> dict[str, dict[TopicPartition, int]]:
+            missing = [name for name in names if name not in answers]
+            coordinators = self._coordinators(missing, deadline) if missing else {}
+            for name, node_id in coordinators.items():
+                answers[name] = self._fetch_offsets(name, node_id, deadline)
             topics = self._cluster.refresh(None, deadline=deadline).topics
-            names = {bytes(topic.topic_id): topic.name for topic in topics.values()}
-            committed = _committed(cast("OffsetFetchResponse", answer), names)
-            return {where: offset for where, offset in committed.items() if where.topic in topics}
+            by_id = {bytes(topic.topic_id): topic.name for topic in topics.values()}
+            return {name: _committed(answers[name], by_id, topics) for name in names}
 
         return self._cluster.retry(attempt)
 
@@ -219,6 +222,18 @@ class Groups:
         self._cluster.retry(attempt)
 
     # Steps
+
+    def _fetch_offsets(self, name: str, node_id: int, deadline: float) -> OffsetFetchResponse:
+        group = OffsetFetchRequestGroup(group_id=name, topics=None)
+        request = OffsetFetchRequest(group_id=name, topics=None, groups=[group])
+        answer = cast(
+            "OffsetFetchResponse",
+            self._cluster.request(offset_fetch.API, request, node_id=node_id, deadline=deadline),
+        )
+        found = answer.groups[0] if answer.groups else answer
+        for code in [found.error_code, *(each.error_code for topic in found.topics for each in topic.partitions)]:
+            _check(code, None, f"The offsets of group {name!r} are not known")
+        return answer
 
     def _coordinator(self, name: str, deadline: float) -> int:
         return self._coordinators([name], deadline)[name]
@@ -326,15 +341,17 @@ class Groups:
         return list(topics.values())
 
 
-def _committed(response: OffsetFetchResponse, names: Mapping[bytes, str]) -> dict[TopicPartition, int]:
-    """By name, whichever of the three forms the answer has: one group, many, or topics by id."""
+def _committed(
+    response: OffsetFetchResponse, names: Mapping[bytes, str], existing: Container[str]
+) -> dict[TopicPartition, int]:
+    """By name, whichever of the three forms the answer has: one group, many, or topics by id; of topics that exist."""
     answer = response.groups[0] if response.groups else response
-    _check(answer.error_code, None, "The offsets of the group are not known")
     found = {}
     for topic in answer.topics:
         name = topic.name or names.get(getattr(topic, "topic_id", b""), "")
+        if name not in existing:
+            continue
         for each in topic.partitions:
-            _check(each.error_code, None, f"The offset of {name}-{each.partition_index} is not known")
             if each.committed_offset != _NO_OFFSET:
                 found[TopicPartition(name, each.partition_index)] = each.committed_offset
     return found
