@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
+from penstock.testing import Cluster
 from penstock.testing.history import Event, Happening, History, Recorder, Verdict, check
 from penstock.testing.history.cycles import STRICT
 from penstock.testing.history.recorder import read_events
@@ -76,6 +78,14 @@ def read_of_a_refused_send(story: Story) -> None:
     story.tell(Happening.SEND, value="a")
     story.tell(Happening.FAIL, value="a")
     story.read(("a", P, 0))
+
+
+def read_of_a_refused_send_of_a_committed_transaction(story: Story) -> None:
+    story.write("T1", ("a", P, 0))
+    story.tell(Happening.SEND, transaction="T1", value="b")
+    story.tell(Happening.FAIL, value="b")
+    story.end("T1", "committed")
+    story.read(("a", P, 0), ("b", P, 1))
 
 
 def two_readers_see_different_values(story: Story) -> None:
@@ -213,6 +223,7 @@ def a_message_is_never_processed(story: Story) -> None:
 BAD: dict[str, list[Callable[[Story], None]]] = {
     "aborted read": [
         aborted_read, read_of_a_transaction_whose_client_died, read_of_what_nobody_wrote, read_of_a_refused_send,
+        read_of_a_refused_send_of_a_committed_transaction,
     ],
     "inconsistent offsets": [two_readers_see_different_values, the_acknowledged_offset_holds_another_value],
     "lost write": [lost_write, lost_single_send],
@@ -278,6 +289,26 @@ def a_send_whose_answer_was_lost(story: Story) -> None:
     story.read(("a", P, 0))
 
 
+def a_transaction_is_committed_without_a_refused_send(story: Story) -> None:
+    story.write("T1", ("a", P, 0))
+    story.tell(Happening.SEND, transaction="T1", value="too large")
+    story.tell(Happening.FAIL, value="too large")
+    story.end("T1", "committed")
+    story.tell(Happening.BEGIN, transaction="T2")
+    story.tell(Happening.SEND, transaction="T2", value="the only one")
+    story.tell(Happening.FAIL, value="the only one")
+    story.end("T2", "committed")
+    story.read(("a", P, 0))
+
+
+def a_refusal_is_told_after_the_commit(story: Story) -> None:
+    story.write("T1", ("a", P, 0))
+    story.tell(Happening.SEND, transaction="T1", value="b")
+    story.end("T1", "committed")
+    story.tell(Happening.FAIL, value="b")
+    story.read(("a", P, 0))
+
+
 def a_reader_is_placed_anew(story: Story) -> None:
     story.write(None, ("a", P, 0), ("b", P, 1), ("c", Q, 0))
     story.read(("a", P, 0), ("b", P, 1), ("c", Q, 0))
@@ -297,6 +328,7 @@ def a_copy_with_an_abort_and_a_death(story: Story) -> None:
 GOOD = [
     everything_goes_well, aborts_and_deaths_that_nobody_sees, a_commit_whose_answer_was_lost,
     a_send_whose_answer_was_lost, a_reader_is_placed_anew, a_copy_with_an_abort_and_a_death,
+    a_transaction_is_committed_without_a_refused_send, a_refusal_is_told_after_the_commit,
 ]  # fmt: skip
 
 
@@ -416,6 +448,40 @@ def test_a_line_that_is_none_is_a_sentence(line: str) -> None:
         Event.parse(line)
 
 
+def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    path.write_text(f"{Event(1, 'w', Happening.BEGIN, transaction='T').line()}\nnonsense\n")
+    with pytest.raises(ValueError, match=r"w\.jsonl, line 2: This is not a line of a history: 'nonsense"):
+        History.load([path])
+
+
+def test_nothing_recorded_is_no_pass(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="There are no files of a history"):
+        History.load(tmp_path.glob("*.jsonl"))
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(ValueError, match=r"No line was recorded in .*empty\.jsonl; nothing can be said"):
+        History.load(tmp_path.glob("*.jsonl"))
+
+
+def test_the_example_of_the_documentation_is_a_good_history(tmp_path: Path) -> None:
+    documentation = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
+    (example,) = (each for each in documentation.read_text().split("```python\n") if "reader = Recorder(" in each)
+    with Cluster() as cluster:
+        cluster.create_topic("orders")
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["orders"])
+        producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "orders"})
+        producer.init_transactions(20)
+        exec(example.split("```")[0], {"directory": tmp_path, "producer": producer, "consumer": consumer})
+        consumer.close()
+    verdict = check(History.load(tmp_path.glob("*.jsonl")))
+    assert verdict.is_good, verdict
+    assert verdict.summary.startswith("1 transactions (1 committed"), verdict
+    assert verdict.summary.endswith("1 writes, 1 reads."), verdict
+
+
 def test_the_command_tells_the_verdict(tmp_path: Path) -> None:
     story = Story()
     aborted_read(story)
@@ -431,3 +497,7 @@ def test_the_command_tells_the_verdict(tmp_path: Path) -> None:
     assert "VIOLATION, aborted read: r read 'a' at offset 0 of t-0, which transaction T1 of w wrote" in ended.stdout
     assert run(str(tmp_path / "nothing")).returncode == 2
     assert run().returncode == 2
+    (tmp_path / "empty.jsonl").touch()
+    empty = run(str(tmp_path / "empty.jsonl"))
+    assert empty.returncode == 2
+    assert "No line was recorded" in empty.stderr

@@ -1,4 +1,7 @@
-"""`python -m penstock.testing.history FILE...`: the verdict on a recorded history; status 1 when a rule is broken."""
+"""`python -m penstock.testing.history FILE...`: the verdict on a recorded history.
+
+Status 1 when a rule is broken, 2 when there is nothing to judge.
+"""
 
 from __future__ import annotations
 

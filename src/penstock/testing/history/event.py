@@ -7,7 +7,7 @@
     begin      transaction
     send       value, maybe transaction         before it is sent
     ack        value, partition, offset         the broker has it
-    fail       value                            it was refused and is nowhere
+    fail       value                            it was refused and is nowhere; its transaction may go on without it
     poll       records, maybe transaction       what a reader got, in its order
     place      partitions, or none for all      the reader begins anew there: assigned, sought, rewound
     positions  transaction, group, positions    what a group will have done when the transaction commits

@@ -4,7 +4,7 @@ Lines of many processes are sorted by their time. Outcomes are settled in the en
 for and never answered counts as committed when one of its values was read.
 
 A history that contradicts itself (a value sent twice, a transaction that nobody began) is a ValueError: then the test
-is wrong, not the broker.
+is wrong, not the broker. So is one without a line: nothing recorded is nothing proved.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 from penstock.testing.history.event import Event, Happening
 from penstock.testing.history.recorder import read_events
 from penstock.testing.history.transaction import Outcome, Read, Transaction, Write
+
+MAX_TOLD_FILES = 3
 
 
 class History:
@@ -35,7 +37,15 @@ class History:
 
     @classmethod
     def load(cls, paths: Iterable[Path]) -> History:
-        return cls(event for path in paths for event in read_events(path))
+        """ValueError when there is no file, or no line in any of them."""
+        files = list(paths)
+        if not files:
+            raise ValueError("There are no files of a history; nothing can be said of what was not recorded.")
+        events = [event for path in files for event in read_events(path)]
+        if not events:
+            told = ", ".join(map(str, files[:MAX_TOLD_FILES]))
+            raise ValueError(f"No line was recorded in {told}; nothing can be said of an empty history.")
+        return cls(events)
 
     # What checks ask
 
@@ -45,7 +55,7 @@ class History:
 
     @property
     def committed_writes(self) -> Iterator[Write]:
-        return (write for transaction in self.committed for write in transaction.writes)
+        return (write for transaction in self.committed for write in transaction.taken_writes)
 
     def by_partition(self) -> Mapping[str, list[Write]]:
         """The committed writes whose offset is known, by offset."""
@@ -75,7 +85,7 @@ class History:
             case Happening.ACK:
                 self._on_ack(event)
             case Happening.FAIL:
-                self._written(event).transaction.outcome = Outcome.ABORTED
+                self._on_fail(event)
             case Happening.POLL:
                 self._on_poll(event)
             case Happening.PLACE:
@@ -118,6 +128,13 @@ class History:
         if write.transaction.is_single:
             write.transaction.outcome = Outcome.COMMITTED
 
+    def _on_fail(self, event: Event) -> None:
+        """It says nothing of the rest of its transaction, which may be committed without it."""
+        write = self._written(event)
+        write.is_refused = True
+        if write.transaction.is_single:
+            write.transaction.outcome = Outcome.ABORTED
+
     def _on_poll(self, event: Event) -> None:
         transaction = None if event.transaction is None else self._known(event)
         for partition, offset, value in event.records:
@@ -147,7 +164,7 @@ class History:
             write.reads.append(read)
             if write.partition is None:
                 write.partition, write.offset = read.partition, read.offset
-            if write.transaction.outcome is Outcome.UNKNOWN:
+            if write.transaction.outcome is Outcome.UNKNOWN and not write.is_refused:
                 write.transaction.outcome = Outcome.COMMITTED
 
     def _known(self, event: Event) -> Transaction:

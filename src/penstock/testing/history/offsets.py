@@ -46,8 +46,9 @@ def lost_writes(history: History) -> Iterator[str]:
 def unseen(history: History) -> Iterator[str]:
     """Committed, and nobody ever read anything of it, although readers read to the end after all was healed."""
     for transaction in history.committed:
-        if transaction.writes and not any(write.reads for write in transaction.writes):
-            values = ", ".join(repr(write.value) for write in transaction.writes[:3])
+        writes = transaction.taken_writes
+        if writes and not any(write.reads for write in writes):
+            values = ", ".join(repr(write.value) for write in writes[:3])
             yield f"{transaction} of {transaction.process} was committed, and nobody ever read what it wrote: {values}."
 
 

@@ -78,6 +78,13 @@ class Recorder:
 
 
 def read_events(path: Path) -> list[Event]:
-    """The lines of a file; the last one may be half a line."""
-    lines = path.read_text().splitlines(keepends=True)
-    return [Event.parse(line) for line in lines if line.endswith("\n")]
+    """The lines of a file; the last one may be half a line. ValueError names the file and the line that is no event."""
+    events: list[Event] = []
+    for number, line in enumerate(path.read_text().splitlines(keepends=True), start=1):
+        if not line.endswith("\n"):
+            continue
+        try:
+            events.append(Event.parse(line))
+        except ValueError as failure:
+            raise ValueError(f"{path}, line {number}: {failure}") from None
+    return events

@@ -31,6 +31,8 @@ class Write:
     partition: str | None = None
     offset: int | None = None
     is_acknowledged: bool = False
+    is_refused: bool = False
+    """It is nowhere, whatever became of its transaction: nobody need read it, and nobody may."""
     reads: list[Read] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -66,6 +68,11 @@ class Transaction:
     reads: list[Read] = field(default_factory=list)
     group: str | None = None
     positions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def taken_writes(self) -> list[Write]:
+        """Those that were not refused."""
+        return [write for write in self.writes if not write.is_refused]
 
     @property
     def is_committed(self) -> bool:

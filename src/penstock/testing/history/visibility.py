@@ -19,6 +19,8 @@ def aborted_reads(history: History) -> Iterator[str]:
         write = history.writes.get(read.value)
         if write is None:
             yield f"{_told(read)}, which nobody wrote."
+        elif write.is_refused:
+            yield f"{_told(read)}, which was refused when {write.transaction.process} sent it."
         elif write.transaction.is_aborted:
             yield f"{_told(read)}, which {write.transaction} of {write.transaction.process} wrote and aborted."
 
@@ -38,9 +40,10 @@ def precommitted_reads(history: History) -> Iterator[str]:
 def half_seen(history: History) -> Iterator[str]:
     """Some values of a transaction were read and others never, although readers read to the end."""
     for transaction in history.committed:
-        unread = [write for write in transaction.writes if not write.reads]
-        if unread and len(unread) < len(transaction.writes):
-            seen = next(write for write in transaction.writes if write.reads)
+        writes = transaction.taken_writes
+        unread = [write for write in writes if not write.reads]
+        if unread and len(unread) < len(writes):
+            seen = next(write for write in writes if write.reads)
             yield f"{transaction} is seen by half: {seen} was read, and {unread[0].value!r} never."
 
 
