@@ -119,6 +119,45 @@ def test_a_follower_ends_after_the_time_it_was_given(broker: PenstockProcess) ->
         process.wait()
 
 
+def test_a_member_of_a_group_says_the_outage_once_and_ends_after_the_time_it_was_given(
+    broker: PenstockProcess,
+) -> None:
+    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
+    arguments = ("consume", TOPIC, "--group", "g", "-f", "--from-beginning", "--timeout", "3")
+    process = start(*arguments, bootstrap=broker.bootstrap)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        broker.kill()
+        _, said = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert process.returncode == 1
+        assert len(said.splitlines()) == 2, said
+        assert b"Trying again for " in said.splitlines()[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_member_of_a_group_reads_on_when_the_broker_is_back(broker: PenstockProcess) -> None:
+    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
+    process = start("consume", TOPIC, "--group", "g", "-f", "--from-beginning", bootstrap=broker.bootstrap)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        broker.kill()
+        assert next_note(process).endswith(" Trying again until Ctrl-C.\n")
+        broker.start()
+        assert next_note(process) == "penstock: The broker answers again.\n"
+        run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="two\n")
+        read = process.stdout.readline()
+        while read == b"one\n":  # what was not committed before the outage is printed again
+            read = process.stdout.readline()
+        assert read == b"two\n"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_follower_whose_topic_is_deleted_says_so(penstock: PenstockProcess, name: str) -> None:
     at = penstock.bootstrap
     run("topic", "create", name, bootstrap=at)

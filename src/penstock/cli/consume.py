@@ -107,17 +107,20 @@ def command(
         raise click.BadParameter(str(error), param_hint="--format") from None
     with connect(bootstrap, DEFAULT_TIMEOUT_MS if timeout is None else timeout * 1000) as cluster:
         chosen = _choose_partitions(cluster, topic, partitions)
+        patience_ms = math.inf if follow and timeout is None else None
         if group is not None:
             begin = start_of(from_beginning, from_time, follow)
             bound = limit or UNBOUNDED
-            printed = print_as_member(topic, bootstrap, group, start=begin, follow=follow, limit=bound, write=write)
+            printed = print_as_member(
+                topic, bootstrap, group, cluster,
+                start=begin, follow=follow, limit=bound, write=write, patience_ms=patience_ms,
+            )  # fmt: skip
             if is_terminal and not printed:
                 note("There is nothing new for the group.")
             return
         bounds = _Bounds.of(cluster, chosen)
         start = _starts(cluster, bounds, offset, from_time, follow and not from_beginning)
         end = _ends(cluster, bounds, to_offset, to_time, follow)
-        patience_ms = math.inf if follow and timeout is None else None
         try:
             _print_all(cluster, start, end, limit or UNBOUNDED, write, is_terminal, patience_ms)
         except UnknownTopicError:

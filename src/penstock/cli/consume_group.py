@@ -4,18 +4,25 @@ It begins where the group is. Where the group remembers nothing it begins as tol
 --follow at the end. What is printed is committed in the background and at the end, never before: what a crash
 interrupts is printed again. Other members of the group get the other partitions; while they have all, this one waits.
 
+librdkafka looks for a lost broker without end and tells of each attempt. So when it says that one is lost, we look for
+one ourselves, with the words and for the time of all other commands.
+
 Joining is librdkafka's work (`penstock.Consumer`, extra `client`).
 """
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.cli.message_format import Write
 from penstock.cli.output import note
-from penstock.errors import ConfigError
+from penstock.client.cluster import Cluster
+from penstock.errors import ConfigError, ErrorCode, KafkaError
 from penstock.wire.record import Record
 
 if TYPE_CHECKING:
@@ -28,6 +35,8 @@ BATCH_SIZE = 500
 POLL_SECONDS = 0.5
 """One wait; between two of them Ctrl-C is heard."""
 
+_LOST = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
+
 Start = Literal["earliest", "latest"] | datetime
 
 
@@ -39,15 +48,29 @@ def start_of(from_beginning: bool, from_time_ms: int | None, follow: bool) -> St
 
 
 def print_as_member(
-    topic: str, bootstrap: str, group: str, *, start: Start, follow: bool, limit: int, write: Write
+    topic: str,
+    bootstrap: str,
+    group: str,
+    cluster: Cluster,
+    *,
+    start: Start,
+    follow: bool,
+    limit: int,
+    write: Write,
+    patience_ms: float | None,
 ) -> int:
     """Print up to `limit` messages that the group has not done yet, without `follow` up to the end; how many."""
-    with _join(topic, bootstrap, group, start, follow) as consumer:
+    trouble = _Trouble(cluster, patience_ms)
+    consumer = _join(topic, bootstrap, group, start, follow, trouble.on_error)
+    with ExitStack() as stack:
+        stack.push(lambda *how: _leave(consumer, trouble, how))
         left = limit
         while left and not consumer.is_at_end:
             consumer.finish()
             consumer.bring(min(left, BATCH_SIZE), POLL_SECONDS)
             batch = consumer.take(min(left, BATCH_SIZE))
+            if not batch:
+                trouble.wait_until_over()
             consumer.hand(batch)
             for message in batch:
                 sys.stdout.buffer.write(write(message.where, _record(message)))
@@ -56,7 +79,39 @@ def print_as_member(
     return limit - left
 
 
-def _join(topic: str, bootstrap: str, group: str, start: Start, follow: bool) -> Consumer:
+class _Trouble:
+    """What librdkafka tells of that no call failed for."""
+
+    def __init__(self, cluster: Cluster, patience_ms: float | None) -> None:
+        self._cluster = cluster
+        self._patience_ms = patience_ms
+        self.is_lost = False
+        """Whether a broker was lost that has not been found again."""
+
+    def on_error(self, error: KafkaError) -> None:
+        if error.code in _LOST:
+            self.is_lost = True
+        elif not self.is_lost:  # else it comes of that
+            note(f"penstock: {error}")
+
+    def wait_until_over(self) -> None:
+        """Return when a broker answers; KafkaError when none does for as long as we shall look."""
+        if self.is_lost:
+            self._cluster.retry(lambda deadline: self._cluster.refresh((), deadline=deadline), self._patience_ms)
+            self.is_lost = False
+
+
+def _leave(consumer: Consumer, trouble: _Trouble, how: tuple[Any, ...]) -> None:
+    """Close it. librdkafka waits long for a broker that is to hear of it; when that one is lost, we do not."""
+    if trouble.is_lost:
+        threading.Thread(target=consumer.__exit__, args=how, daemon=True).start()
+    else:
+        consumer.__exit__(*how)
+
+
+def _join(
+    topic: str, bootstrap: str, group: str, start: Start, follow: bool, on_error: Callable[[KafkaError], None]
+) -> Consumer:
     """An empty name is the default group, as in `penstock.Consumer`."""
     try:
         from penstock.client.facade.consumer import Consumer
@@ -72,7 +127,7 @@ def _join(topic: str, bootstrap: str, group: str, start: Start, follow: bool) ->
         group=group or DEFAULT_GROUP,
         start=start,
         stop_at_end=not follow,
-        on_error=lambda error: note(f"penstock: {error}"),
+        on_error=on_error,
     )
 
 
