@@ -7,10 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+import raw
 from brokers import Broker, PenstockProcess
+from capabilities import needs_transactions
 from cli.commands import run, start
 from cli.terminal import on_terminal
 from ports import free_ports
+from transactional import Transactional
 
 BASE = 1_700_000_000_000
 
@@ -164,3 +167,29 @@ def test_what_is_not_there_is_said(broker: Broker, topic: str) -> None:
 )
 def test_wrong_usage_is_exit_status_2(arguments: list[str]) -> None:
     assert run("consume", "t", *arguments, bootstrap=f"127.0.0.1:{free_ports(1)[0]}").exit_code == 2
+
+
+def test_only_committed_messages_are_printed_unless_all_are_wanted(broker: Broker, topic: str) -> None:
+    needs_transactions(broker.bootstrap)
+    with Transactional(broker.bootstrap) as committer, Transactional(broker.bootstrap) as other:
+        for producer in (committer, other):
+            assert producer.settled(producer.init) == 0
+            assert producer.add(topic) == 0
+        assert other.produce(topic, [b"aborted"]) == 0
+        assert committer.produce(topic, [b"committed"]) == 0
+        assert other.end(committed=False) == 0
+        other.wait_for_state("CompleteAbort")
+        assert committer.end(committed=True) == 0
+        committer.wait_for_state("CompleteCommit")
+        raw.produce(other, topic, raw.batch([b"plain"]))
+        assert other.settled(lambda: other.add(topic)) == 0
+        assert other.produce(topic, [b"open"]) == 0
+        raw.produce(other, topic, raw.batch([b"behind it"]))
+    everything = ["aborted", "committed", "plain", "open", "behind it"]
+
+    def printed(*arguments: str) -> list[str]:
+        return run("consume", topic, *arguments, bootstrap=broker.bootstrap).stdout.splitlines()
+
+    assert printed() == printed("--group", f"{topic}-a") == ["committed", "plain"]
+    assert printed("--isolation", "read_uncommitted") == everything
+    assert printed("--isolation", "read_uncommitted", "--group", f"{topic}-b") == everything

@@ -3,6 +3,8 @@
 Without --follow it reads what is there, from the beginning unless told otherwise, up to the end as it was when it
 started, and exits. With --follow it waits for more, from the end unless told otherwise, until Ctrl-C; a broker that is
 lost meanwhile is looked for as long, unless --timeout sets an end.
+Messages of transactions that are open or aborted are left out, and the end is where the first open one begins; with
+--isolation read_uncommitted all are printed.
 It is no member of a group and commits nothing: the same command prints the same messages again. With --group it is one,
 and goes on where the group is (see `consume_group`).
 """
@@ -22,7 +24,7 @@ from penstock.cli.moment import Moment
 from penstock.cli.output import note, progress
 from penstock.client.cluster import DEFAULT_TIMEOUT_MS, Cluster, UnknownTopicError
 from penstock.client.fetcher import Fetched, Fetcher, records_of
-from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, list_offsets
+from penstock.client.offsets import EARLIEST, LATEST, NO_OFFSET, READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from penstock.env.clock import SystemClock
 from penstock.errors import ConfigError
 from penstock.types import TopicPartition
@@ -60,6 +62,10 @@ Offsets = dict[TopicPartition, int]
     help="value, key-value, json, or a pattern like '%k %v': %t topic, %p partition, %o offset, %k key, %v value, "
     "%h headers, %T timestamp, %d date. A missing key or value is printed as null; only json tells it from the text.",
 )
+@click.option(
+    "--isolation", type=click.Choice(("read_committed", "read_uncommitted")), default="read_committed",
+    show_default=True, help="read_uncommitted: also messages of transactions that are open or aborted.",
+)  # fmt: skip
 @click.option("--headers", "with_headers", is_flag=True, help="Headers before each message.")
 @click.option("--json", "as_json", is_flag=True, help="As --format json: one object on each line.")
 @bootstrap_option
@@ -76,6 +82,7 @@ def command(
     follow: bool,
     timeout: int | None,
     format_: str,
+    isolation: str,
     with_headers: bool,
     as_json: bool,
     bootstrap: str,
@@ -113,16 +120,18 @@ def command(
             bound = limit or UNBOUNDED
             printed = print_as_member(
                 topic, bootstrap, group, cluster,
-                start=begin, follow=follow, limit=bound, write=write, patience_ms=patience_ms,
+                start=begin, follow=follow, limit=bound, write=write, patience_ms=patience_ms, isolation=isolation,
             )  # fmt: skip
             if is_terminal and not printed:
                 note("There is nothing new for the group.")
             return
-        bounds = _Bounds.of(cluster, chosen)
+        level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
+        bounds = _Bounds.of(cluster, chosen, level)
         start = _starts(cluster, bounds, offset, from_time, follow and not from_beginning)
         end = _ends(cluster, bounds, to_offset, to_time, follow)
         try:
-            _print_all(cluster, start, end, limit or UNBOUNDED, write, is_terminal, patience_ms)
+            with Fetcher(cluster, _ahead(start, end), timeout_ms=patience_ms, isolation_level=level) as fetcher:
+                _print_all(fetcher, end, limit or UNBOUNDED, write, is_terminal)
         except UnknownTopicError:
             raise ConfigError(f"Topic {topic!r} was deleted.") from None
 
@@ -133,12 +142,15 @@ class _Bounds:
 
     earliest: Offsets
     latest: Offsets
+    isolation_level: int
+    """Which end that is: of all messages, or of those before the first open transaction."""
 
     @classmethod
-    def of(cls, cluster: Cluster, partitions: list[TopicPartition]) -> _Bounds:
-        first = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-        last = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-        return cls({where: first[where].offset for where in first}, {where: last[where].offset for where in last})
+    def of(cls, cluster: Cluster, partitions: list[TopicPartition], isolation_level: int) -> _Bounds:
+        first = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), isolation_level=isolation_level)
+        last = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=isolation_level)
+        earliest, latest = ({where: at.offset for where, at in found.items()} for found in (first, last))
+        return cls(earliest, latest, isolation_level)
 
 
 def _choose_partitions(cluster: Cluster, topic: str, numbers: tuple[int, ...]) -> list[TopicPartition]:
@@ -176,27 +188,20 @@ def _ends(cluster: Cluster, bounds: _Bounds, to_offset: int | None, to_time: int
 
 def _offsets_at(cluster: Cluster, bounds: _Bounds, timestamp: int) -> Offsets:
     """The first offset at or after the time; the end where nothing is that late."""
-    found = list_offsets(cluster, dict.fromkeys(bounds.latest, timestamp))
+    found = list_offsets(cluster, dict.fromkeys(bounds.latest, timestamp), isolation_level=bounds.isolation_level)
     return {where: bounds.latest[where] if at.offset == NO_OFFSET else at.offset for where, at in found.items()}
 
 
-def _print_all(
-    cluster: Cluster,
-    starts: Offsets,
-    ends: Offsets,
-    limit: int,
-    write: Write,
-    is_terminal: bool,
-    patience_ms: float | None,
-) -> None:
-    """Print from the starts to the ends, which are exclusive; a partition without an end is followed."""
-    ahead = {where: offset for where, offset in starts.items() if offset < ends.get(where, UNBOUNDED)}
-    total = sum(ends[where] - offset for where, offset in ahead.items() if where in ends)
+def _ahead(starts: Offsets, ends: Offsets) -> Offsets:
+    """The starts of the partitions in which there is something to read, or will be."""
+    return {where: offset for where, offset in starts.items() if offset < ends.get(where, UNBOUNDED)}
+
+
+def _print_all(fetcher: Fetcher, ends: Offsets, limit: int, write: Write, is_terminal: bool) -> None:
+    """Print up to the ends, which are exclusive; a partition without an end is followed."""
+    total = sum(ends[where] - offset for where, offset in fetcher.positions.items() if where in ends)
     printed = 0
-    with (
-        Fetcher(cluster, ahead, timeout_ms=patience_ms) as fetcher,
-        progress("Reading", total, is_shown=total > 0 and not is_terminal) as bar,
-    ):
+    with progress("Reading", total, is_shown=total > 0 and not is_terminal) as bar:
         while fetcher.positions and printed < limit:
             for fetched in fetcher.poll():
                 where, position = fetched.where, fetcher.positions[fetched.where]

@@ -58,10 +58,11 @@ def print_as_member(
     limit: int,
     write: Write,
     patience_ms: float | None,
+    isolation: str,
 ) -> int:
     """Print up to `limit` messages that the group has not done yet, without `follow` up to the end; how many."""
     trouble = _Trouble(cluster, patience_ms)
-    consumer = _join(topic, bootstrap, group, start, follow, trouble.on_error)
+    consumer = _join(topic, bootstrap, group, start, follow, trouble.on_error, isolation)
     with ExitStack() as stack:
         stack.push(lambda *how: _leave(consumer, trouble, how))
         left = limit
@@ -110,7 +111,13 @@ def _leave(consumer: Consumer, trouble: _Trouble, how: tuple[Any, ...]) -> None:
 
 
 def _join(
-    topic: str, bootstrap: str, group: str, start: Start, follow: bool, on_error: Callable[[KafkaError], None]
+    topic: str,
+    bootstrap: str,
+    group: str,
+    start: Start,
+    follow: bool,
+    on_error: Callable[[KafkaError], None],
+    isolation: str,
 ) -> Consumer:
     """An empty name is the default group, as in `penstock.Consumer`."""
     try:
@@ -128,6 +135,7 @@ def _join(
         start=start,
         stop_at_end=not follow,
         on_error=on_error,
+        options={"isolation.level": isolation},
     )
 
 

@@ -15,20 +15,24 @@ Rules:
   how long a lost one is looked for is `timeout_ms`, and may be infinite;
 - an offset that the log does not have (any more) is OFFSET_OUT_OF_RANGE: what to do then is the reader's decision.
 
-Fetch sessions are left out: a client that reads a few partitions gains nothing by them. Records of transactions that
-are open or aborted are read like all others (Kafka's `read_uncommitted`); control records are not given out.
+Records of transactions that are open or aborted are read like all others, unless `isolation_level` is READ_COMMITTED:
+then the broker gives nothing from the first open transaction on, and `records_of` leaves out what is aborted. Control
+records are never given out.
+
+Fetch sessions are left out: a client that reads a few partitions gains nothing by them.
 """
 
 from __future__ import annotations
 
 import select
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 from penstock.client.cluster import Cluster, network_error
 from penstock.client.metadata import error_code
+from penstock.client.offsets import READ_UNCOMMITTED
 from penstock.errors import ErrorCode, KafkaError
 from penstock.net.connection import BlockingConnection
 from penstock.types import TopicPartition
@@ -57,6 +61,8 @@ class Fetched(NamedTuple):
     batches: memoryview
     high_watermark: int
     log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """First offset and producer id of aborted transactions, in order: they end with the producer's next marker."""
 
 
 class Fetcher:
@@ -71,8 +77,10 @@ class Fetcher:
         max_bytes: int = MAX_BYTES,
         partition_max_bytes: int = PARTITION_MAX_BYTES,
         timeout_ms: float | None = None,
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
         self._cluster = cluster
+        self._isolation_level = isolation_level
         self._timeout_ms = timeout_ms
         self._max_wait_ms = max_wait_ms
         self._max_bytes = max_bytes
@@ -169,7 +177,11 @@ class Fetcher:
             )
             topics[where.topic].partitions.append(asked)
         return FetchRequest(
-            max_wait_ms=self._max_wait_ms, min_bytes=1, max_bytes=self._max_bytes, topics=list(topics.values())
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation_level,
+            topics=list(topics.values()),
         )
 
     def _answered(self) -> list[int]:
@@ -213,13 +225,20 @@ class Fetcher:
         if next_offset <= offset:
             raise corrupt(f"Partition {where} gave {len(batches)} bytes, but nothing from offset {offset} on.")
         self.positions[where] = next_offset  # now the last one in order
-        return Fetched(where, offset, batches, data.high_watermark, data.log_start_offset)
+        aborted = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
+        return Fetched(where, offset, batches, data.high_watermark, data.log_start_offset, tuple(aborted))
 
 
 def records_of(fetched: Fetched) -> Iterator[Record]:
-    """The records from the asked offset on; CORRUPT_MESSAGE when a batch's checksum is wrong."""
+    """The records from the asked offset on, but no aborted ones; CORRUPT_MESSAGE when a batch's checksum is wrong."""
+    ahead, aborting = deque(fetched.aborted), set[int]()
     for position, header in iterate_headers(fetched.batches):
-        if header.is_control or header.last_offset < fetched.offset:
+        while ahead and ahead[0][0] <= header.last_offset:
+            aborting.add(ahead.popleft()[1])
+        if header.is_control:
+            aborting.discard(header.producer_id)
+        is_aborted = header.is_transactional and header.producer_id in aborting
+        if header.is_control or is_aborted or header.last_offset < fetched.offset:
             continue
         if not is_crc_valid(fetched.batches, position, header):
             raise corrupt(f"Partition {fetched.where}: the batch at offset {header.base_offset} fails its checksum.")

@@ -24,6 +24,9 @@ MAX_TIMESTAMP = -3
 
 NO_OFFSET = -1
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels. For a reader of what is committed a partition ends where the first open transaction begins."""
+
 
 class FoundOffset(NamedTuple):
     """An offset and the time of its record; NO_OFFSET when no record is that late, time -1 when it was not asked by."""
@@ -32,7 +35,9 @@ class FoundOffset(NamedTuple):
     timestamp: int
 
 
-def list_offsets(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, FoundOffset]:
     """For each partition a time in ms, or LATEST, EARLIEST or MAX_TIMESTAMP."""
     found: dict[TopicPartition, FoundOffset] = {}
 
@@ -42,7 +47,7 @@ def list_offsets(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict
         for where in missing:
             by_leader[cluster.leader(where, deadline=deadline)].append(where)
         for leader, partitions in by_leader.items():
-            request = _request({where: wanted[where] for where in partitions})
+            request = _request({where: wanted[where] for where in partitions}, isolation_level)
             response = cluster.request(api.API, request, node_id=leader, deadline=deadline)
             _take(cast("ListOffsetsResponse", response), found)
 
@@ -50,12 +55,12 @@ def list_offsets(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict
     return found
 
 
-def _request(wanted: Mapping[TopicPartition, int]) -> ListOffsetsRequest:
+def _request(wanted: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
     topics: dict[str, ListOffsetsTopic] = {}
     for (topic, partition), timestamp in wanted.items():
         asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
         asked.partitions.append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
-    return ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=list(topics.values()))
 
 
 def _take(response: ListOffsetsResponse, found: dict[TopicPartition, FoundOffset]) -> None:
