@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from penstock.broker.client_text import shown
 from penstock.broker.config import BrokerConfig
 from penstock.broker.groups import mixed_group, rebalance
 from penstock.broker.groups.assignors import ASSIGNORS
@@ -226,7 +227,7 @@ class ConsumerCoordinator:
 
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
-                logger.error("members of group %s could not leave: %s", group_id, error.message)
+                logger.error("members of group %s could not leave: %s", shown(group_id), error.message)
             self._maybe_downgrade(home, group_id)
 
         def act() -> None:
@@ -287,11 +288,12 @@ class ConsumerCoordinator:
         if not late:
             self._set_timer(home, group)
             return
-        logger.info("group %s loses %s: not heard of, or partitions not given up, in time", group_id, ", ".join(late))
+        names = ", ".join(map(shown, late))
+        logger.info("group %s loses %s: not heard of, or partitions not given up, in time", shown(group_id), names)
 
         def on_done(error: KafkaError | None) -> None:
             if error is not None:
-                logger.error("members of group %s could not be removed: %s", group_id, error.message)
+                logger.error("members of group %s could not be removed: %s", shown(group_id), error.message)
                 group.postpone(late, self._now(), self._limits(group_id).session_timeout_ms)
             self._set_timer(home, group)
             self._maybe_downgrade(home, group_id)

@@ -17,6 +17,7 @@ name is known it takes the old member's place, and the one that had it is fenced
 
 from __future__ import annotations
 
+from penstock.broker.client_text import shown
 from penstock.broker.groups import rebalance
 from penstock.broker.groups.group import NEW_MEMBER_TIMEOUT_MS, ClassicGroup, State
 from penstock.broker.groups.member import Member, names_of, protocols_of
@@ -110,7 +111,7 @@ def _add(
     member.deadline_s = now.after(NEW_MEMBER_TIMEOUT_MS)
     group.is_member_added = True
     group.add(member, request.protocol_type)
-    rebalance.prepare_or_complete(group, _why(f"{member_id} joins", request), now, out)
+    rebalance.prepare_or_complete(group, _why(f"{shown(member_id)} joins", request), now, out)
 
 
 def _rejoin(
@@ -126,7 +127,7 @@ def _rejoin(
     asks_for_rebalance = group.state is State.STABLE and group.leader_id == member.member_id
     if group.state is State.PREPARING_REBALANCE or has_changed or asks_for_rebalance:
         _wait(member, request, client, ticket, out)
-        rebalance.prepare_or_complete(group, _why(f"{member.member_id} joins again", request), now, out)
+        rebalance.prepare_or_complete(group, _why(f"{shown(member.member_id)} joins again", request), now, out)
         return
     out.answers.append((ticket, rebalance.joined_response(group, member)))
 
@@ -156,7 +157,7 @@ def _replace(
     member.update(request, client)
     member.awaiting_join = ticket
     member.keep(now)
-    why = _why(f"static member {member.instance_id} joins as {member_id}", request)
+    why = _why(f"static member {shown(str(member.instance_id))} joins as {shown(member_id)}", request)
     if group.state is State.PREPARING_REBALANCE:
         rebalance.maybe_complete_join(group, now, out)
     elif group.state is State.STABLE and group.select_protocol() == group.protocol_name:
@@ -190,4 +191,4 @@ def _answer_replaced(
 
 def _why(what: str, request: JoinGroupRequest) -> str:
     """KIP-800: the client may say why."""
-    return f"{what} ({request.reason})" if request.reason else what
+    return f"{what} ({shown(request.reason)})" if request.reason else what

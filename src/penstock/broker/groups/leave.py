@@ -5,6 +5,7 @@ A member is named by its id. An administrator names a static member by its insta
 
 from __future__ import annotations
 
+from penstock.broker.client_text import shown
 from penstock.broker.groups import rebalance
 from penstock.broker.groups.group import ClassicGroup, State
 from penstock.broker.groups.outcome import Now, Outcome
@@ -49,5 +50,5 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Outcome) -> E
 
 def _why(identity: MemberIdentity) -> str:
     """KIP-800: the client may say why."""
-    who = identity.member_id or identity.group_instance_id or ""
-    return f"{who} ({identity.reason})" if identity.reason else who
+    who = shown(identity.member_id or identity.group_instance_id or "")
+    return f"{who} ({shown(identity.reason)})" if identity.reason else who

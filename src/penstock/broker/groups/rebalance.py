@@ -13,6 +13,7 @@ has a deadline.
 
 from __future__ import annotations
 
+from penstock.broker.client_text import shown
 from penstock.broker.groups.group import NEVER, ClassicGroup, State
 from penstock.broker.groups.member import NO_ASSIGNMENT, Member
 from penstock.broker.groups.outcome import Now, Outcome
@@ -24,7 +25,7 @@ from penstock.wire.api.sync_group import SyncGroupResponse
 
 def prepare(group: ClassicGroup, reason: str, now: Now, out: Outcome) -> None:
     """Begin a rebalance."""
-    out.reasons.append(f"group {group.group_id}, generation {group.generation}: {reason}")
+    out.reasons.append(f"group {shown(group.group_id)}, generation {group.generation}: {reason}")
     if group.state is State.COMPLETING_REBALANCE:
         _send_back(group, ErrorCode.REBALANCE_IN_PROGRESS, now, out)
     group.pending_sync.clear()
@@ -180,7 +181,7 @@ def on_time(group: ClassicGroup, now: Now, out: Outcome) -> None:
     for member in tuple(group.members.values()):
         if member.may_expire and member.deadline_s <= now.monotonic_s and member.member_id in group.members:
             dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
-            prepare_or_complete(group, f"the session of {member.member_id} ended", now, out)
+            prepare_or_complete(group, f"the session of {shown(member.member_id)} ended", now, out)
     if group.join_deadline_s <= now.monotonic_s:
         _on_join_deadline(group, now, out)
     if group.sync_deadline_s <= now.monotonic_s:
@@ -204,4 +205,5 @@ def _on_sync_deadline(group: ClassicGroup, now: Now, out: Outcome) -> None:
     for member in late:
         dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID, out)
     if late:
-        prepare(group, f"{', '.join(member.member_id for member in late)} did not ask for an assignment", now, out)
+        names = ", ".join(shown(member.member_id) for member in late)
+        prepare(group, f"{names} did not ask for an assignment", now, out)
