@@ -47,7 +47,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 def init_producer_id(
-    now: TransactionMetadata,
+    current: TransactionMetadata,
     pending: Pending,
     timeout_ms: int,
     expected: ProducerIdAndEpoch | None,
@@ -58,81 +58,84 @@ def init_producer_id(
     then the result is PrepareAbort, and the client is to ask again."""
     if pending is not None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if expected is not None and not _may_be(now, expected):
+    if expected is not None and not _may_be(current, expected):
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
-    if now.state in ENDING:
+    if current.state in ENDING:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if now.state is ONGOING:
-        return steps.fence(now, now_ms)
-    assert now.state in AT_REST, now
-    if now.is_epoch_exhausted and (expected is None or _is_last_client(now, expected)):
+    if current.state is ONGOING:
+        return steps.fence(current, now_ms)
+    assert current.state in AT_REST, current
+    if current.is_epoch_exhausted and (expected is None or _is_last_client(current, expected)):
         if new_producer_id is None:
             return None
         last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.epoch
-        return steps.rotate_producer_id(now, new_producer_id, last_epoch, timeout_ms, now_ms)
-    return _bump(now, timeout_ms, expected, now_ms)
+        return steps.rotate_producer_id(current, new_producer_id, last_epoch, timeout_ms, now_ms)
+    return _bump(current, timeout_ms, expected, now_ms)
 
 
-def _may_be(now: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+def _may_be(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether the producer that asks can be the one that we know; its epoch is looked at later."""
-    is_retry_of_rotation = expected.producer_id == now.previous_producer_id and steps.is_epoch_exhausted(expected.epoch)
-    return now.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == now.producer_id or is_retry_of_rotation
+    if expected.producer_id == current.previous_producer_id and steps.is_epoch_exhausted(expected.epoch):
+        return True  # a retry of the request that gave it another producer id
+    return current.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == current.producer_id
 
 
-def _is_last_client(now: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
+def _is_last_client(current: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether it has the last epoch that a client may have; the one above was only made to fence it."""
-    was_fenced = now.producer_epoch == MAX_EPOCH and expected.epoch == now.last_producer_epoch
-    return was_fenced or expected.epoch == now.producer_epoch
+    was_fenced = current.producer_epoch == MAX_EPOCH and expected.epoch == current.last_producer_epoch
+    return was_fenced or expected.epoch == current.producer_epoch
 
 
 def _bump(
-    now: TransactionMetadata, timeout_ms: int, expected: ProducerIdAndEpoch | None, now_ms: int
+    current: TransactionMetadata, timeout_ms: int, expected: ProducerIdAndEpoch | None, now_ms: int
 ) -> TransactionMetadata:
     if expected is None:
-        return steps.bump_epoch(now, NO_PRODUCER_EPOCH, timeout_ms, now_ms)
-    if now.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch) and not now.is_epoch_exhausted:
-        return steps.bump_epoch(now, now.producer_epoch, timeout_ms, now_ms)
-    if expected.epoch == now.last_producer_epoch:
+        return steps.bump_epoch(current, NO_PRODUCER_EPOCH, timeout_ms, now_ms)
+    if current.producer_epoch in (NO_PRODUCER_EPOCH, expected.epoch) and not current.is_epoch_exhausted:
+        return steps.bump_epoch(current, current.producer_epoch, timeout_ms, now_ms)
+    if expected.epoch == current.last_producer_epoch:
         # Nobody else began meanwhile: that would have forgotten the last epoch.
-        return steps.keep_epoch(now, timeout_ms, now_ms)
+        return steps.keep_epoch(current, timeout_ms, now_ms)
     raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def add_partitions(
-    now: TransactionMetadata,
+    current: TransactionMetadata,
     pending: Pending,
     producer: ProducerIdAndEpoch,
     partitions: frozenset[TopicPartition],
     version: int,
     now_ms: int,
 ) -> TransactionMetadata:
-    _check_producer(now, producer)
-    if pending is not None or now.state in ENDING:
+    _check_producer(current, producer)
+    if pending is not None or current.state in ENDING:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if now.state is ONGOING and partitions <= now.partitions:
-        return now
-    return steps.add_partitions(now, partitions, version, now_ms)
+    if current.state is ONGOING and partitions <= current.partitions:
+        return current
+    return steps.add_partitions(current, partitions, version, now_ms)
 
 
 def verify_partitions(
-    now: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    current: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Whether they are in the transaction. What is pending does not matter: the log looks again when it appends."""
-    _check_producer(now, producer)
-    if now.state in ENDING:
+    _check_producer(current, producer)
+    if current.state in ENDING:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    return {each: ErrorCode.NONE if each in now.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions}
+    return {
+        each: ErrorCode.NONE if each in current.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
+    }
 
 
-def _check_producer(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
-    if now.producer_id != producer.producer_id:
+def _check_producer(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+    if current.producer_id != producer.producer_id:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if now.producer_epoch != producer.epoch:
+    if current.producer_epoch != producer.epoch:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
 
 def end(
-    now: TransactionMetadata,
+    current: TransactionMetadata,
     pending: Pending,
     producer: ProducerIdAndEpoch,
     is_commit: bool,
@@ -142,40 +145,40 @@ def end(
 ) -> TransactionMetadata | None:
     """A client's EndTxn."""
     if version < TV_2:
-        return _end_v1(now, pending, producer, is_commit, version, now_ms)
-    is_retry = _check_epoch(now, producer)
+        return _end_v1(current, pending, producer, is_commit, version, now_ms)
+    is_retry = _check_epoch(current, producer)
     if pending is not None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if now.state in ENDING:
-        raise _ending(now, is_commit)
-    if now.state in AT_REST and (is_commit or is_retry):
-        if is_retry and now.producer_epoch == MAX_EPOCH:
+    if current.state in ENDING:
+        raise _ending(current, is_commit)
+    if current.state in AT_REST and (is_commit or is_retry):
+        if is_retry and current.producer_epoch == MAX_EPOCH:
             raise KafkaError(ErrorCode.PRODUCER_FENCED)  # it cannot go on with that one; only InitProducerId helps
-        if is_retry and now.state is _completed(is_commit):
-            return now
-        raise _invalid_state(now, is_commit)
+        if is_retry and current.state is _completed(is_commit):
+            return current
+        raise _invalid_state(current, is_commit)
     next_producer_id = NO_PRODUCER_ID
-    if now.is_epoch_exhausted:
+    if current.is_epoch_exhausted:
         if new_producer_id is None:
             return None
         next_producer_id = new_producer_id
-    return steps.prepare_end(now, is_commit, version, next_producer_id, now_ms)
+    return steps.prepare_end(current, is_commit, version, next_producer_id, now_ms)
 
 
-def _check_epoch(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
+def _check_epoch(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
     """Raise unless the epoch fits the state. Whether the request is a retry."""
     is_retry_of_rotation = (
-        now.previous_producer_id == producer.producer_id
+        current.previous_producer_id == producer.producer_id
         and producer.epoch == LAST_CLIENT_EPOCH
-        and now.producer_epoch == 0
+        and current.producer_epoch == 0
     )
-    if now.producer_id != producer.producer_id and not is_retry_of_rotation:
+    if current.producer_id != producer.producer_id and not is_retry_of_rotation:
         raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_current = producer.epoch == now.producer_epoch
-    is_retry = producer.epoch + 1 == now.producer_epoch
-    if now.state in ENDING:
+    is_current = producer.epoch == current.producer_epoch
+    is_retry = producer.epoch + 1 == current.producer_epoch
+    if current.state in ENDING:
         is_valid = is_retry
-    elif now.state in (ONGOING, EMPTY):
+    elif current.state in (ONGOING, EMPTY):
         is_valid = is_current
     else:
         is_valid = is_current or is_retry or is_retry_of_rotation
@@ -185,38 +188,38 @@ def _check_epoch(now: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool
 
 
 def _end_v1(
-    now: TransactionMetadata,
+    current: TransactionMetadata,
     pending: Pending,
     producer: ProducerIdAndEpoch,
     is_commit: bool,
     version: int,
     now_ms: int,
 ) -> TransactionMetadata:
-    _check_producer(now, producer)
+    _check_producer(current, producer)
     if pending is not None:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    if now.state is ONGOING:
-        return steps.prepare_end(now, is_commit, version, NO_PRODUCER_ID, now_ms)
-    if now.state in ENDING:
-        raise _ending(now, is_commit)
-    if now.state is _completed(is_commit):
-        return now
-    raise _invalid_state(now, is_commit)
+    if current.state is ONGOING:
+        return steps.prepare_end(current, is_commit, version, NO_PRODUCER_ID, now_ms)
+    if current.state in ENDING:
+        raise _ending(current, is_commit)
+    if current.state is _completed(is_commit):
+        return current
+    raise _invalid_state(current, is_commit)
 
 
 def _completed(is_commit: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
 
 
-def _ending(now: TransactionMetadata, is_commit: bool) -> KafkaError:
+def _ending(current: TransactionMetadata, is_commit: bool) -> KafkaError:
     """The same outcome is on its way, or it is the other one."""
-    if (now.state is PREPARE_COMMIT) == is_commit:
+    if (current.state is PREPARE_COMMIT) == is_commit:
         return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-    return _invalid_state(now, is_commit)
+    return _invalid_state(current, is_commit)
 
 
-def _invalid_state(now: TransactionMetadata, is_commit: bool) -> KafkaError:
+def _invalid_state(current: TransactionMetadata, is_commit: bool) -> KafkaError:
     wanted = "committed" if is_commit else "aborted"
     return KafkaError(
-        ErrorCode.INVALID_TXN_STATE, f"{now.transactional_id} is in {now.state.label} and cannot be {wanted}"
+        ErrorCode.INVALID_TXN_STATE, f"{current.transactional_id} is in {current.state.label} and cannot be {wanted}"
     )
