@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +196,35 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, durability: st
     run(scenario())
 
 
+def test_markers_that_are_tried_again_are_said_once_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[Partition] = []
+    append_marker = Partition.append_marker
+
+    def counted(where: Partition, *marker: Any) -> Any:
+        tries.append(where)
+        return append_marker(where, *marker)
+
+    monkeypatch.setattr(Partition, "append_marker", counted)
+
+    async def scenario() -> None:
+        async with begun(tmp_path) as (broker, producer):
+            assert await producer.init() is ErrorCode.NONE
+            assert await producer.add() is ErrorCode.NONE
+            partition(broker, TOPIC, 0).set_disk_full(True)
+            assert await producer.end() is ErrorCode.NONE
+            await until(lambda: len(tries) >= 3)
+            partition(broker, TOPIC, 0).set_disk_full(False)
+            await until(lambda: producer.state == "CompleteCommit")
+
+    with caplog.at_level(logging.WARNING, logger="penstock.broker.transactions.markers"):
+        run(scenario())
+    (line,) = (record.getMessage() for record in caplog.records if "tried again" in record.getMessage())
+    assert line.startswith("1 markers of producer")
+    assert f"; {HERE}: {ErrorCode.KAFKA_STORAGE_ERROR.message}" in line
+
+
 def test_a_topic_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with begun(tmp_path) as (broker, producer):
@@ -316,9 +347,13 @@ def test_a_log_that_cannot_be_read_is_not_served(tmp_path: Path, caplog: pytest.
         async with begun(tmp_path) as (broker, _):
             bad = TransactionLogValue(5, producer_epoch=3, transaction_status=99, transaction_partitions=None)
             key = TRANSACTION_LOG.encode_key(TransactionLogKey(ID))
+            good = TransactionLogValue(5, producer_epoch=3, transaction_partitions=None)
+            write(broker, (key, TRANSACTION_LOG.encode_value(good, 1)))
             write(broker, (key, TRANSACTION_LOG.encode_value(bad, 1)))
-        async with begun(tmp_path) as (_, producer):
+        async with begun(tmp_path) as (broker, producer):
             assert await producer.init() is ErrorCode.NOT_COORDINATOR
+            assert list(broker.context.transactions.all_ids()) == [], "what was read before is old"
 
     run(scenario())
     assert "cannot be loaded" in caplog.text
+    assert "its transactional ids are not listed" in caplog.text

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from functools import partial
 
+from penstock.broker.client_text import shown
 from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.controller import Controller
 from penstock.broker.controller.topics import NewTopic
@@ -163,7 +164,8 @@ class TransactionCoordinator:
             )  # fmt: skip
             return
         home.state = HomeState.ACTIVE
-        logger.info("loaded %d records of %d transactional ids", count, len(home.shard.ids))
+        words = "%s-%d: loaded %d records of %d transactional ids"
+        logger.debug(words, TRANSACTION_TOPIC, home.shard.partition, count, len(home.shard.ids))
         for each in home.shard.ending():
             self._write_markers(home, each)
 
@@ -181,7 +183,11 @@ class TransactionCoordinator:
         if any(home.state is HomeState.LOADING for home in self._homes.values()):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for home in self._homes.values():
-            yield from home.shard
+            if home.state is HomeState.FAILED:  # what was read of it is old, and is not shown
+                words = "%s-%d could not be loaded, and its transactional ids are not listed"
+                logger.warning(words, TRANSACTION_TOPIC, home.shard.partition)
+            else:
+                yield from home.shard
 
     # Requests.
 
@@ -271,13 +277,13 @@ class TransactionCoordinator:
             assert new_id is None, "one producer id is enough"
             self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
             return
-        told = NO_PRODUCER
+        given = NO_PRODUCER
         if version >= TV_2:
             after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
-            told = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
+            given = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
         def on_done(error: KafkaError | None) -> None:
-            on_ended(error, told if error is None else NO_PRODUCER)
+            on_ended(error, given if error is None else NO_PRODUCER)
 
         self._write(home, found, decided, on_done)
 
@@ -370,7 +376,7 @@ class TransactionCoordinator:
             if error is None or not self._is_ours(home):
                 return
             found.pending = completed.state
-            logger.error("the end of a transaction of %s: %s", completed.transactional_id, error.message)
+            logger.error("the end of a transaction of %s: %s", shown(completed.transactional_id), error.message)
             self._loop.call_later(RETRY_S, lambda: self._complete(home, found, completed))
 
         if self._is_ours(home):
@@ -389,7 +395,7 @@ class TransactionCoordinator:
         now_ms = self._clock.now_ms()
         for home in self._active_homes():
             for found in home.shard.timed_out(now_ms):
-                logger.info("the time of a transaction of %s is over", found.metadata.transactional_id)
+                logger.info("the time of a transaction of %s is over", shown(found.metadata.transactional_id))
                 self._write(home, found, steps.fence(found.metadata, now_ms), self.topic.log_failure)
 
     def expire_ids(self) -> None:

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S = 0.1
 """How long to wait before markers that could not be written are tried again."""
+TELL_PERIOD_S = 10.0
+"""How often it is said that markers are tried again."""
 
 _NOT_OURS = frozenset((ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED))
 
@@ -61,6 +63,7 @@ class MarkerWriter:
         self._groups = groups
         self._has_topic = has_topic
         self._retries: set[asyncio.TimerHandle] = set()
+        self._told_at = float("-inf")
 
     def stop(self) -> None:
         for retry in self._retries:
@@ -124,6 +127,7 @@ class MarkerWriter:
             if not remaining:
                 on_done()
             else:
+                self._tell_of_retry(remaining, codes, marker)
                 self._retry_later(lambda: self.write_until_done(remaining, marker, is_wanted, on_done))
 
         self.write(tuple(remaining), marker, on_written)
@@ -133,6 +137,15 @@ class MarkerWriter:
             logger.error("%s has a newer epoch of producer %d than its marker", where, marker.producer_id)
         is_gone = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self._has_topic(where.topic)
         return code is ErrorCode.NONE or code in _NOT_OURS or is_gone
+
+    def _tell_of_retry(self, remaining: set[TopicPartition], codes: Codes, marker: Marker) -> None:
+        """One of them, now and then: a full disk stops the markers of every transaction."""
+        now = self._loop.time()
+        if now - self._told_at >= TELL_PERIOD_S:
+            self._told_at = now
+            where = min(remaining)
+            words = "%d markers of producer %d are not written yet and are tried again; %s: %s"
+            logger.warning(words, len(remaining), marker.producer_id, where, codes[where].message)
 
     def _retry_later(self, retry: Callable[[], None]) -> None:
         def on_timer() -> None:
