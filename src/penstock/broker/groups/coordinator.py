@@ -173,7 +173,8 @@ class GroupCoordinator:
         for group in tuple(home.shard.groups.values()):
             self._set_timer(home, group)
         self.consumers.on_loaded(home)
-        logger.info("loaded %d records of %d groups", count, sum(1 for _ in home.shard.all_groups()))
+        groups = sum(1 for _ in home.shard.all_groups())
+        logger.debug("%s-%d: loaded %d records of %d groups", OFFSETS_TOPIC, home.shard.partition, count, groups)
 
     def _unload(self, indexes: Sequence[int]) -> None:
         """Another broker leads the partition, or it is gone: whoever waits here looks for its coordinator again."""
