@@ -51,6 +51,15 @@ def test_something_that_speaks_another_protocol_is_named_so() -> None:
         thread.join()
 
 
+def test_something_that_accepts_and_says_nothing_is_perhaps_a_broker_that_starts() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Cluster(f"127.0.0.1:{server.getsockname()[1]}") as cluster,
+        pytest.raises(KafkaError, match=r"No broker answered .* One that is starting answers once its logs are loaded"),
+    ):
+        cluster.refresh(None, deadline=cluster.deadline(200))
+
+
 def test_something_that_hangs_up_is_perhaps_no_broker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 

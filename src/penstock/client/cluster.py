@@ -289,7 +289,7 @@ def _hint(failures: list[OSError]) -> str:
     if any(isinstance(error, NotKafkaError | ConnectionResetError) for error in failures):
         return "Perhaps it is not a Kafka broker, or one that expects TLS."
     if any(isinstance(error, TimeoutError) for error in failures):
-        return "Is the address right, and is it a Kafka broker?"
+        return "Is the address right, and is it a Kafka broker? One that is starting answers once its logs are loaded."
     if all(isinstance(error, socket.gaierror) for error in failures):
         return "Is the name right?"
     return "Is it running? Start one with `penstock serve`."
