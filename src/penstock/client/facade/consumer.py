@@ -33,6 +33,7 @@ from penstock.client.facade.intake import Intake
 from penstock.client.facade.librdkafka import DEFAULT_BOOTSTRAP, confluent_kafka, joined_options
 from penstock.client.facade.membership import Membership
 from penstock.client.facade.message import Message
+from penstock.client.facade.outage import Outage
 from penstock.client.facade.progress import Positions, Progress
 from penstock.errors import ErrorCode, KafkaError
 from penstock.types import TopicPartition
@@ -52,8 +53,10 @@ END_WAIT_MS = 50
 """How long a broker may wait for more when the caller waits for the end; librdkafka's 500 ms would be felt."""
 
 RECONNECT_BACKOFF_MS = 20
-"""The first of a row that doubles up to 10 seconds. librdkafka also waits half of it between any two first connections,
-and the first consumer of a group needs two of them before it can join."""
+RECONNECT_BACKOFF_MAX_MS = 1000
+"""The first and the last of a row that doubles, but only without librdkafka's sparse connections. With those it tries
+every half of the first, for ever; and waits as long between any two first connections, of which the first consumer of a
+group needs two before it can join. The price is a connection to each broker, needed or not."""
 
 _NOTHING_TO_COMMIT = ("_NO_OFFSET",)
 _MISSING_TOPIC = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
@@ -80,6 +83,7 @@ class Consumer:
         self.waiting: deque[Message] = deque()
         """What came and was not handed out yet: while `wait_assigned` waited, or for the async twin."""
         self._is_closed = False
+        self._outage = Outage(bootstrap, self._settings.get("on_error"))
         self.raw = self._make_raw(bootstrap)
         self._membership = Membership(self.raw, self._settings, self._before_revoked, self._on_gone)
         try:
@@ -297,6 +301,8 @@ class Consumer:
         if error is not None:
             self._on_error_in_place(error, raw)
             return None
+        if self._outage.is_on:
+            self._outage.on_message()
         settings = self._settings
         message = Message(raw, settings.get("key_deserializer"), settings.get("value_deserializer"))
         if settings["stop_at_end"]:
@@ -309,7 +315,7 @@ class Consumer:
         if name == "_PARTITION_EOF":
             self._membership.on_end(TopicPartition(str(topic), int(raw.partition() or 0)))
         elif name in _PASSING and not error.fatal():
-            self._tell(ClientError(error, "Reading was interrupted"))
+            self._outage.tell(ClientError(error, "Reading was interrupted"))
         elif name not in _MISSING_TOPIC or topic is None or not self._does_topic_appear(topic):
             raise ClientError(error, f"{topic or ', '.join(self.topics)!r} cannot be read")
 
@@ -453,12 +459,14 @@ class Consumer:
             "enable.auto.commit": is_auto,
             "enable.auto.offset.store": False,
             "enable.partition.eof": settings["stop_at_end"],
+            "enable.sparse.connections": False,
             "reconnect.backoff.ms": RECONNECT_BACKOFF_MS,
+            "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
             "on_commit": self._on_commit,
         }
         if settings["stop_at_end"]:
             ours["fetch.wait.max.ms"] = END_WAIT_MS
-        config = joined_options(bootstrap, ours, settings.get("options"), settings.get("on_error"))
+        config = joined_options(bootstrap, ours, settings.get("options"), self._outage)
         try:
             return confluent_kafka.Consumer(config)
         except confluent_kafka.KafkaException as failure:

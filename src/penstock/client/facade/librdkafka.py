@@ -5,12 +5,11 @@ confluent-kafka is an extra, so that a broker does not need it; without it the i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from penstock.client.facade.client_error import ClientError
+from penstock.client.facade.outage import Outage, librdkafka_log
 from penstock.errors import KafkaError
 
 try:
@@ -22,22 +21,19 @@ except ImportError as error:
 
 __all__ = ["DEFAULT_BOOTSTRAP", "ErrorCallback", "confluent_kafka", "joined_options", "milliseconds"]
 
-log = logging.getLogger("penstock.client")
-
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 ErrorCallback = Callable[[KafkaError], None]
 
 
 def joined_options(
-    bootstrap: str, ours: Mapping[str, Any], given: Mapping[str, Any] | None, on_error: ErrorCallback | None
+    bootstrap: str, ours: Mapping[str, Any], given: Mapping[str, Any] | None, outage: Outage
 ) -> dict[str, Any]:
-    """What librdkafka is configured with; `on_error` hears of trouble that no call of the caller's failed for."""
-    tell = on_error or _log_error
+    """What librdkafka is configured with; `outage` hears of trouble that no call of the caller's failed for."""
     basis = {
         "bootstrap.servers": bootstrap,
         "client.id": "penstock",
-        "error_cb": lambda raw: tell(ClientError(raw, f"Trouble with {bootstrap}")),
-        "logger": log,
+        "error_cb": outage.hear,
+        "logger": librdkafka_log,
     }
     return {**basis, **ours, **(given or {})}
 
@@ -45,7 +41,3 @@ def joined_options(
 def milliseconds(moment: datetime | int) -> int:
     """Kafka's time; a datetime without a zone is local time, as everywhere in Python."""
     return int(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
-
-
-def _log_error(error: KafkaError) -> None:
-    log.warning("%s", error)

@@ -42,6 +42,7 @@ from penstock.client.facade.librdkafka import (
     milliseconds,
 )
 from penstock.client.facade.message import Delivery
+from penstock.client.facade.outage import Outage
 from penstock.client.facade.transaction import Transaction, Transactions
 from penstock.client.partitioner import Partitioner
 from penstock.errors import ErrorCode, KafkaError
@@ -109,8 +110,9 @@ class Producer:
         if "transactional_id" in settings:
             given["transactional.id"] = _checked_id(settings["transactional_id"])
         self.transactional_id: str | None = given.get("transactional.id")
+        self._outage = Outage(bootstrap, self._on_error)
         try:
-            self.raw = confluent_kafka.Producer(joined_options(bootstrap, self._ours(given), given, self._on_error))
+            self.raw = confluent_kafka.Producer(joined_options(bootstrap, self._ours(given), given, self._outage))
         except confluent_kafka.KafkaException as failure:
             raise error_of(failure, "The producer was not made") from None
         self._poller = _Poller(self.raw)
@@ -218,6 +220,8 @@ class Producer:
     def offer(self, message: Outgoing, report: Report) -> bool:
         """Give it to librdkafka; False when its buffer is full."""
         topic, value, key, partition, timestamp, headers = message
+        if self._outage.is_on:
+            report = partial(_report_after_outage, self._outage, report)
         if self.transactional_id is not None:
             report = partial(_report_in_transaction, self._transactions, report)
         try:
@@ -341,6 +345,12 @@ def buffer_full(topic: str) -> KafkaError:
 
 def _not_delivered(error: confluent_kafka.KafkaError, raw: confluent_kafka.Message) -> ClientError:
     return ClientError(error, f"The message for {raw.topic()!r} was not delivered")
+
+
+def _report_after_outage(outage: Outage, report: Report, error: Any, raw: Any) -> None:
+    if error is None and outage.is_on:
+        outage.on_message()
+    report(error, raw)
 
 
 def _report_in_transaction(transactions: Transactions, report: Report, error: Any, raw: Any) -> None:
