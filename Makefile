@@ -53,7 +53,7 @@ $(VENV)/bin/python:
 
 $(STAMP): pyproject.toml setup.py src/penstock/wire/kernel.py | $(VENV)/bin/python
 	@echo "Penstock: installing (a minute the first time)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[client]'
 	@touch $@
 
 $(TESTS): $(STAMP)
