@@ -102,11 +102,14 @@ def test_what_was_not_sent_when_it_aborts_is_told(broker: Broker, topic: str, tr
     assert values(broker, topic, "read_uncommitted") == []
 
 
-def test_empty_transactions_are_fine(broker: Broker, transactional_id: str) -> None:
+def test_empty_transactions_are_fine(broker: Broker, topic: str, transactional_id: str) -> None:
     with penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer:
         for _ in range(3):
             with producer.transaction():
                 pass
+        with producer.transaction():
+            producer.send(topic, b"after them")
+    assert values(broker, topic, "read_committed") == [b"after them"]
 
 
 def test_an_older_producer_of_the_same_id_is_out(broker: Broker, topic: str, transactional_id: str) -> None:

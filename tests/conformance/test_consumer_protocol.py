@@ -176,7 +176,7 @@ def test_static_members_leave_for_now_and_come_back(joiner: NewMember, new_topic
     assert again.beat().error_code == 0
 
 
-def test_new_partitions_and_topics_are_given_out(
+def test_new_partitions_are_given_out(
     joiner: NewMember, connection: raw.Connection, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(partitions=1)

@@ -326,7 +326,7 @@ def test_a_bug_while_serving_ends_that_connection_only(caplog):
     assert "this is a bug" in caplog.text
 
 
-def test_answers_that_come_after_the_client_went_are_dropped():
+def test_answers_that_come_after_the_client_went_are_dropped(caplog):
     async def scenario():
         waiting: list[Pending] = []
 
@@ -343,8 +343,11 @@ def test_answers_that_come_after_the_client_went_are_dropped():
             while server.connections:
                 await asyncio.sleep(0.001)
             waiting[0].finish(framed(b"too late"))
+            _, again = await connect(server)
+            again.close()
 
     run(scenario())
+    assert caplog.text == ""
 
 
 def test_an_answer_that_is_there_before_it_is_waited_for_is_sent():

@@ -63,6 +63,8 @@ def test_a_connected_client_does_not_keep_it_from_stopping():
         topic = cluster.create_topic()
         producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap)
         producer.send(topic, b"v").get(20)
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", cluster.port)) != 0
     producer.close(timeout=1)
 
 
