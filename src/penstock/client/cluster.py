@@ -14,11 +14,12 @@ Rules:
 - whatever fails on a connection closes it, and the next request opens another;
 - a topic that does not exist is an error at once, not a reason to wait: a person waits for the answer.
 
-It belongs to one thread. It knows nothing of records; `producer` and `fetcher` do.
+It belongs to one thread; another gets a `twin`. It knows nothing of records; `producer` and `fetcher` do.
 """
 
 from __future__ import annotations
 
+import copy
 import socket
 import time
 from collections.abc import Callable, Collection
@@ -122,6 +123,12 @@ class Cluster:
             connection.close()
         self._connections.clear()
         self._first = None
+
+    def twin(self) -> Cluster:
+        """The same cluster for another thread: what is known is shared, connections are not. The caller closes it."""
+        twin = copy.copy(self)
+        twin._first, twin._connections = None, {}
+        return twin
 
     def deadline(self, timeout_ms: float | None = None) -> float:
         """The moment at which a call that starts now gives up; it never does when the time is infinite."""

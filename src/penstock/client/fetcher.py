@@ -13,7 +13,8 @@ Rules:
 - a partition that delivered is asked for last the next time, so that a large one does not starve the others;
 - a leader that moved is found again and the fetch repeated from the same offset; nothing is skipped or given twice;
   how long a lost one is looked for is `timeout_ms`, and may be infinite;
-- an offset that the log does not have (any more) is OFFSET_OUT_OF_RANGE: what to do then is the reader's decision.
+- an offset that the log does not have (any more) is OFFSET_OUT_OF_RANGE: what to do then is the reader's decision. What
+  other partitions delivered in the same answer is given out first.
 
 Records of transactions that are open or aborted are read like all others, unless `isolation_level` is READ_COMMITTED:
 then the broker gives nothing from the first open transaction on, and `records_of` leaves out what is aborted. Control
@@ -32,7 +33,7 @@ from typing import NamedTuple, Self, cast
 
 from penstock.client.cluster import Cluster, network_error
 from penstock.client.metadata import error_code
-from penstock.client.offsets import READ_UNCOMMITTED
+from penstock.client.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from penstock.errors import ErrorCode, KafkaError
 from penstock.net.connection import BlockingConnection
 from penstock.types import TopicPartition
@@ -79,7 +80,7 @@ class Fetcher:
         timeout_ms: float | None = None,
         isolation_level: int = READ_UNCOMMITTED,
     ) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._isolation_level = isolation_level
         self._timeout_ms = timeout_ms
         self._max_wait_ms = max_wait_ms
@@ -87,6 +88,9 @@ class Fetcher:
         self._partition_max_bytes = partition_max_bytes
         self._connections: dict[int, BlockingConnection] = {}
         self._asked: set[int] = set()
+        self._failed: KafkaError | None = None
+        self.end_offsets: dict[TopicPartition, int] = {}
+        """Partition -> where it ended for this reader when its leader answered last."""
         self.positions = dict(positions)
         """Partition -> the offset that is read next."""
 
@@ -110,9 +114,12 @@ class Fetcher:
 
     def poll(self) -> list[Fetched]:
         """What has come, after `max_wait_ms` at the latest; nothing when there was nothing new."""
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
         if not self.positions:
             return []
-        return self._cluster.retry(self._poll, self._timeout_ms)
+        return self.cluster.retry(self._poll, self._timeout_ms)
 
     def _poll(self, deadline: float) -> list[Fetched]:
         delayed: list[KafkaError] = []
@@ -123,20 +130,23 @@ class Fetcher:
             connection = self._connections[leader]
             self._asked.discard(leader)
             try:
-                response = cast("FetchResponse", connection.receive(self._cluster.answer_deadline(deadline)).message)
+                response = cast("FetchResponse", connection.receive(self.cluster.answer_deadline(deadline)).message)
             except OSError as error:
                 delayed.append(network_error(connection, error))
             else:
                 fetched += self._take(response, delayed)
-        if delayed and not fetched:
-            raise delayed[0]
+        if fetched:
+            return fetched
+        failed, self._failed = self._failed, None
+        if failed is not None or delayed:
+            raise failed or delayed[0]
         return fetched
 
     def _by_leader(self, deadline: float, delayed: list[KafkaError]) -> dict[int, list[TopicPartition]]:
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for where in self.positions:
             try:
-                by_leader[self._cluster.leader(where, deadline=deadline)].append(where)
+                by_leader[self.cluster.leader(where, deadline=deadline)].append(where)
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -152,8 +162,8 @@ class Fetcher:
             return
         try:
             if connection is None or not connection.is_open:
-                connection = self._connections[leader] = self._cluster.open_connection(leader, deadline)
-            connection.send(fetch.API, self._request(partitions), self._cluster.answer_deadline(deadline))
+                connection = self._connections[leader] = self.cluster.open_connection(leader, deadline)
+            connection.send(fetch.API, self._request(partitions), self.cluster.answer_deadline(deadline))
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -168,7 +178,7 @@ class Fetcher:
         topics: dict[str, FetchTopic] = {}
         for where in partitions:
             if where.topic not in topics:
-                topic_id = self._cluster.topic(where.topic).topic_id
+                topic_id = self.cluster.topic(where.topic).topic_id
                 topics[where.topic] = FetchTopic(topic=where.topic, topic_id=topic_id)
             asked = FetchPartition(
                 partition=where.partition,
@@ -196,7 +206,7 @@ class Fetcher:
         code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"The broker refused a fetch: {code.message}")
-        names = {bytes(info.topic_id): name for name, info in self._cluster.metadata.topics.items()}
+        names = {bytes(info.topic_id): name for name, info in self.cluster.metadata.topics.items()}
         fetched = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
@@ -209,11 +219,14 @@ class Fetcher:
     def _is_usable(self, where: TopicPartition, data: PartitionData, delayed: list[KafkaError]) -> bool:
         code = error_code(data.error_code)
         if code is ErrorCode.NONE:
+            is_committed = self._isolation_level == READ_COMMITTED
+            self.end_offsets[where] = data.last_stable_offset if is_committed else data.high_watermark
             return bool(data.records)
         error = KafkaError(code, f"Partition {where} at offset {self.positions[where]}: {code.message}")
-        if not error.retriable:
-            raise error
-        delayed.append(error)
+        if error.retriable:
+            delayed.append(error)
+        else:  # raised after what the same answer has for others: their positions have moved behind it
+            self._failed = error
         return False
 
     def _advance(self, where: TopicPartition, data: PartitionData) -> Fetched:

@@ -80,13 +80,14 @@ def decode_columns(
     is_wanted: Callable[[BatchHeader], bool] | None = None,
 ) -> Columns:
     """The records of all whole data batches in `batches`; `is_wanted` may leave some out, as those of aborted
-    transactions."""
+    transactions. It is shown every batch in order, control batches too: those end transactions."""
     decoder = Decoder(with_headers)
     sections: list[tuple[BatchHeader, memoryview]] = []
     for pos, header in iterate_headers(batches):
         if check_crcs and not is_crc_valid(batches, pos, header):
             raise corrupt(f"The checksum of the batch at offset {header.base_offset} is wrong.")
-        if header.is_control or (is_wanted is not None and not is_wanted(header)):
+        has_wanted = is_wanted is None or is_wanted(header)
+        if header.is_control or not has_wanted:
             continue
         section = record_section(batches, pos, header, limit)
         if header.codec_id:
