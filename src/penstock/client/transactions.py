@@ -26,13 +26,13 @@ from dataclasses import dataclass
 from typing import cast
 
 from penstock.client.cluster import Cluster
+from penstock.client.coordinator import TRANSACTION, find_coordinator
 from penstock.client.metadata import error_code
 from penstock.errors import ErrorCode, KafkaError
 from penstock.types import TopicPartition
 from penstock.wire.api import (
     describe_producers,
     describe_transactions,
-    find_coordinator,
     init_producer_id,
     list_transactions,
     write_txn_markers,
@@ -40,7 +40,6 @@ from penstock.wire.api import (
 from penstock.wire.api.describe_producers import DescribeProducersRequest, DescribeProducersResponse, TopicRequest
 from penstock.wire.api.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from penstock.wire.api.describe_transactions import TransactionState as DescribedState
-from penstock.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from penstock.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from penstock.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from penstock.wire.api.write_txn_markers import (
@@ -59,7 +58,6 @@ ABORTED, COMMITTED = "CompleteAbort", "CompleteCommit"
 _OUTCOMES = {**dict.fromkeys((*ABORTING, ABORTED), ABORTED), COMMITTING: COMMITTED, COMMITTED: COMMITTED}
 """How a transaction ends that is in this state, or has ended."""
 
-_TRANSACTION_KEY = 1
 _NEVER = -1
 _NONE_OPEN = -1
 
@@ -283,14 +281,7 @@ class Transactions:
         return _info(state, node_id)
 
     def _coordinator(self, transactional_id: str, deadline: float) -> int:
-        request = FindCoordinatorRequest(
-            key=transactional_id, key_type=_TRANSACTION_KEY, coordinator_keys=[transactional_id]
-        )
-        answer = self._cluster.request(find_coordinator.API, request, deadline=deadline)
-        response = cast("FindCoordinatorResponse", answer)
-        found = response.coordinators[0] if response.coordinators else response  # before version 4 there is one
-        _check(found.error_code, f"The coordinator of {transactional_id!r} is not known")
-        return found.node_id
+        return find_coordinator(self._cluster, TRANSACTION, transactional_id, deadline)
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:

@@ -7,7 +7,7 @@ a start pays only for what it uses.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from penstock.wire.schema import Struct, Versions, layout_of
@@ -65,6 +65,8 @@ class Api:
     response: type[Struct]
     latest_is_unstable: bool = False
     """Kafka declares the newest version but does not advertise it yet."""
+    newest: int | None = None
+    """The newest version that is used, where a newer one would mean something else."""
 
     @property
     def name(self) -> str:
@@ -74,7 +76,12 @@ class Api:
     def versions(self) -> Versions:
         """The versions that a broker accepts."""
         declared = layout_of(self.request).versions
-        return Versions(declared.low, declared.high - self.latest_is_unstable)
+        high = declared.high - self.latest_is_unstable
+        return Versions(declared.low, high if self.newest is None else min(high, self.newest))
+
+    def up_to(self, version: int) -> Api:
+        """The same API without its versions above this one."""
+        return replace(self, newest=version)
 
 
 @cache
