@@ -21,6 +21,7 @@ from .frames import RECORD_BYTES, make_batch, produce_error_at, produce_frame, s
 from .loader import Load, run_one_at_a_time, run_pipelined
 from .process import resident_bytes
 from .reader import check_stored, run_reader
+from .relay import run_relay
 from .scratch import warm_pages
 from .start import IDLE_CONNECTIONS, idle_connections, run_start
 from .systems import System, Usage
@@ -192,7 +193,9 @@ def run_latency(system: System, scale: float) -> Figures:
         with system.measure() as usage:
             taken = run_end_to_end(system.port, topic, count, END_TO_END_PER_SECOND)
         check_written(system, topic, 1, count)
-    return {**latencies(taken), "cpu_us_per_message": usage.cpu_s * 1e6 / count}
+        floor = latencies(run_relay(topic, count, END_TO_END_PER_SECOND))
+    floors = {f"relay_{name}": value for name, value in floor.items()}
+    return {**latencies(taken), "cpu_us_per_message": usage.cpu_s * 1e6 / count, **floors}
 
 
 def run_memory(system: System, _scale: float) -> Figures:

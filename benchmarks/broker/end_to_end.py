@@ -59,6 +59,7 @@ def produce(port: int, topic: str, count: int, per_second: int) -> None:
     answers = bytearray(64 << 10)
     gc.disable()
     with connect(port) as connection:
+        connection.settimeout(None)  # with a timeout, Python waits for bytes whatever MSG_DONTWAIT says
         next_ns = time.monotonic_ns()
         for _ in range(count):
             _sleep_until(next_ns)

@@ -20,7 +20,8 @@ from .targets import Target, target_of
 UNITS = {
     "requests_per_s": "requests/s", "mb_per_s": "MB/s", "gb_per_s": "GB/s", "cpu_us_per_request": "CPU us / request",
     "cpu_us_per_partition": "CPU us / partition", "cpu_s_per_gb": "CPU s / GB", "p50_us": "p50 us", "p99_us": "p99 us",
-    "p999_us": "p99.9 us", "cpu_us_per_message": "CPU us / message", "memory_mb": "memory MB",
+    "p999_us": "p99.9 us", "relay_p50_us": "no broker: p50 us", "relay_p99_us": "no broker: p99 us",
+    "relay_p999_us": "no broker: p99.9 us", "cpu_us_per_message": "CPU us / message", "memory_mb": "memory MB",
     "first_start_s": "first start s", "first_start_cpu_s": "first start CPU s", "second_start_s": "second start s",
     "second_start_cpu_s": "second start CPU s", "idle_memory_mb": "idle memory MB",
     "idle_connection_kb": "KB / idle connection",
