@@ -70,8 +70,13 @@ class BlockingConnection:
     def is_open(self) -> bool:
         return self._socket.fileno() >= 0
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether `receive` has one to give without reading: several may have come together."""
+        return bool(self._answers)
+
     def fileno(self) -> int:
-        """For `select`: readable when an answer, or a part of one, has come."""
+        """For `select`: readable when an answer, or a part of one, has come; look at `has_answer` first."""
         return self._socket.fileno()
 
     def version_of(self, api: Api) -> int:
