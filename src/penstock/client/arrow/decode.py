@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.client.arrow.schema import HEADER, HEADERS
 from penstock.client.fetcher import Fetched
@@ -143,8 +144,12 @@ def _timestamps(rows: int, milliseconds: Bytes) -> pa.Array:
 
 
 def _headers(rows: int, headers: HeaderColumns) -> pa.Array:
+    """Null where a record has none, as Spark's source gives them."""
     count = len(memoryview(headers.values.offsets).cast("B")) // 4 - 1
     keys = _binary(pa.string(), count, headers.keys)
     values = _binary(pa.binary(), count, headers.values)
     entries = pa.StructArray.from_arrays([keys, values], fields=list(HEADER))
-    return pa.Array.from_buffers(HEADERS, rows, [None, pa.py_buffer(headers.offsets)], 0, children=[entries])
+    lists = pa.Array.from_buffers(HEADERS, rows, [None, pa.py_buffer(headers.offsets)], 0, children=[entries])
+    has_any = pc.greater(pc.list_value_length(lists), 0)
+    validity, offsets = has_any.buffers()[1], lists.buffers()[1]
+    return pa.Array.from_buffers(HEADERS, rows, [validity, offsets], children=[entries])

@@ -9,7 +9,7 @@
     timestampType  int32                  0: the producer's, 1: the broker's
     headers        list<element: struct<key: string, value: binary>>     only when asked for
 
-All are nullable, though only keys, values and headers' values are ever null. What is written has the same columns, see
+All are nullable, though only keys, values, headers (where a record has none) and their values are ever null. What is written has the same columns, see
 `rows`; `offset` and `timestampType` are the broker's to choose.
 """
 

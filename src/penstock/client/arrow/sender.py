@@ -276,7 +276,7 @@ class Sender:
     # After a failure
 
     def _start_over(self, deadline: float, errors: list[KafkaError]) -> None:
-        """Hear what is still to come; what is not confirmed waits again, in order. Raises the error, if there is one."""
+        """Hear what is still to come; what is not confirmed waits again, in order. Raises the first error."""
         for leader, requests in self._requests.items():
             while requests:
                 self._receive(leader, deadline, errors)
