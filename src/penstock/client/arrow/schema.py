@@ -9,8 +9,8 @@
     timestampType  int32                  0: the producer's, 1: the broker's
     headers        list<element: struct<key: string, value: binary>>     only when asked for
 
-All are nullable, though only keys, values, headers (where a record has none) and their values are ever null. What is written has the same columns, see
-`rows`; `offset` and `timestampType` are the broker's to choose.
+All are nullable, though only keys, values, headers (where a record has none) and their values are ever null. What is
+written has the same columns, see `rows`; `offset` and `timestampType` are the broker's to choose.
 """
 
 from __future__ import annotations
