@@ -2,7 +2,7 @@
 
 Rules:
 - an offset that is not reached by reading enters in a micro-batch of its own, without rows: where a stream starts that
-  starts at the end; a partition that is new; with failOnDataLoss=false also a topic that is another one now (at its start)
+  starts at the end; a partition that is new; with failOnDataLoss=false also a topic that is another now (at its start)
   or a log that ends before what was read (at its end). So each micro-batch reads exactly what lies between two offsets
   that Spark has written down, and reads the same when it is done again after a crash;
 - partitions that come to a topic, and topics that come to a pattern, are read from their start;

@@ -1,0 +1,75 @@
+"""Spark and a broker for the tests in this directory: one session in the process, since a JVM starts slowly.
+
+What takes the fixture `spark` is slow, and all of it runs in one pytest-xdist worker: then there is one JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock.client.cluster import Cluster as Connections
+from penstock.testing import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores, and a failed task is tried again."""
+    from penstock.spark.java import spark_session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}
+    session = spark_session("penstock-tests", master="local[2,4]", settings=settings)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A broker for all tests here, each with topics of its own; one that stops it starts its own."""
+    with Cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def connections(cluster: Cluster) -> Iterator[Connections]:
+    with Connections(cluster.bootstrap) as opened:
+        yield opened
+
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(cluster: Cluster) -> Write:
+    """`write("orders", ["a", "b"], partition=1)` appends these values to a partition."""
+
+    def append(topic: str, values: Sequence[str], partition: int = 0, **columns: Sequence[object]) -> None:
+        table = pa.table(
+            {"value": list(values), "partition": pa.array([partition] * len(values), pa.int32()), **columns}
+        )
+        penstock.write(topic, table, bootstrap=cluster.bootstrap)
+
+    return append
