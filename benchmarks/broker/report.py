@@ -38,6 +38,8 @@ UNITS = {
     "idempotent_cpu_us_per_1000": "idempotent, CPU us / 1,000", "copied_messages_per_s": "messages/s",
     "transactional_cpu_us_per_1000": "transactional, CPU us / 1,000",
     "messages_per_transaction": "messages / transaction",
+    "arrow_records_per_s": "Arrow, records/s", "confluent_records_per_s": "confluent-kafka, records/s",
+    "times_confluent": "times confluent-kafka", "arrow_mb_per_s": "Arrow, MB/s",
 }  # fmt: skip
 
 

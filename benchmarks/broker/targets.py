@@ -51,6 +51,8 @@ _CLIENT_BOUND = "client-100B-"
 _THROUGHPUT = {"requests_per_s", "gb_per_s", "in_messages_per_s", "out_messages_per_s", "transactional_messages_per_s"}
 OF_IDEMPOTENT = 0.8
 """Of the messages a second that the same producers send without transactions, to the same broker."""
+TIMES_CONSUME, TIMES_PRODUCE = 5, 4
+"""How much faster Arrow is than confluent-kafka, on the same broker."""
 TRANSACTION_CELLS = ("small-v1", "small-v1-20", "small-v2", "small-v2-20")
 
 
@@ -82,6 +84,8 @@ _TARGETS = {
     ("commit", "cpu_us_per_request"): _at_most(0.5),
     ("heartbeat", "cpu_us_per_request"): _at_most(0.5),
     ("commit-1000-groups", "commits_per_s"): Target(Rule.VALUE_AT_LEAST, COMMITS_PER_SECOND * KEPT_UP),
+    **{(f"read-{size}", "times_confluent"): Target(Rule.VALUE_AT_LEAST, TIMES_CONSUME) for size in ("100B", "1KB")},
+    **{(f"write-{size}", "times_confluent"): Target(Rule.VALUE_AT_LEAST, TIMES_PRODUCE) for size in ("100B", "1KB")},
     **{(cell, "cpu_us_per_transaction"): _at_most(0.6) for cell in TRANSACTION_CELLS},
     **{(f"first-{client}", "first_message_ms"): _value(FIRST_MESSAGE_MS) for client in FIRST_MESSAGE_CLIENTS},
 }
