@@ -10,6 +10,8 @@
     stream.py        a streaming read, micro-batch by micro-batch
     offsets.py       what Spark keeps of a stream in its checkpoint
     progress.py      a stream's progress as a group's offsets
+    writer.py        the sink, batch and stream, as Spark calls it
+    sink_options.py  its options; sink_task, sink_batch, sink_marker: what makes it exact
     java.py          a Java for Spark, also where the machine has none
 
 Spark runs this code in Python processes of its own: the plan on the driver, `read` and `write` on the executors. What
