@@ -8,7 +8,7 @@ ARGS ?=
 # Tests wait for brokers and timeouts more than they compute.
 WORKERS ?= $(shell expr 2 \* `nproc`)
 
-.PHONY: help serve test fast check bench bench-groups bench-transactions fmt clean
+.PHONY: help serve test fast check bench bench-groups bench-transactions bench-spark fmt clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ bench-groups: $(TESTS) ## Compare consumer groups: commits, heartbeats, the firs
 
 bench-transactions: $(TESTS) ## Compare transactions: their cost, and what is left of the throughput (needs Java and Maven)
 	@$(BIN)/python -m benchmarks.transactions --out benchmarks/results/transactions.json $(ARGS)
+
+bench-spark: $(TESTS) ## Compare Spark's reads and writes with those of its own Kafka connector (needs Java and Maven)
+	@$(BIN)/python -m benchmarks.spark --out benchmarks/results/spark.json $(ARGS)
 
 fmt: $(TESTS) ## Put the code in order
 	@$(BIN)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""Penstock's data source beside Spark's own Kafka connector, against one broker."""
