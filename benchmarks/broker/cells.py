@@ -180,6 +180,8 @@ class Client:
             f"{way}_mb_per_s": size_bytes / 1e6 / usage.wall_s,
             f"{way}_cpu_s_per_gb": usage.cpu_s * 1e9 / size_bytes,
             f"{way}_cpu_us_per_message": usage.cpu_s * 1e6 / count,
+            f"{way}_broker_cores": usage.cpu_s / usage.wall_s,
+            f"{way}_client_cores": usage.client_cpu_s / usage.wall_s,
         }
 
 

@@ -31,6 +31,8 @@ UNITS = {
     "in_cpu_us_per_message": "in, CPU us / message",
     "out_messages_per_s": "out, messages/s", "out_mb_per_s": "out, MB/s",
     "out_cpu_s_per_gb": "out, CPU s / GB", "out_cpu_us_per_message": "out, CPU us / message",
+    "in_broker_cores": "in, broker's cores", "in_client_cores": "in, client's cores",
+    "out_broker_cores": "out, broker's cores", "out_client_cores": "out, client's cores",
     "transactions_per_s": "transactions/s", "cpu_us_per_transaction": "CPU us / transaction",
     "retries_per_1000": "sent again / 1,000", "idempotent_messages_per_s": "idempotent, messages/s",
     "transactional_messages_per_s": "transactional, messages/s", "of_idempotent": "part of idempotent",

@@ -48,10 +48,11 @@ class Node(Protocol):
 
 @dataclass(slots=True)
 class Usage:
-    """Wall time and the broker's CPU time between two moments."""
+    """Wall time, the broker's CPU time and that of this process, the client, between two moments."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    client_cpu_s: float = 0.0
 
 
 class System:
@@ -100,9 +101,10 @@ class System:
         usage = Usage()
         if self.is_profiled:
             os.kill(self.pid, signal.SIGUSR1)
-        began, cpu_before = time.perf_counter(), cpu_seconds(self.pid)
+        began, cpu_before, client_before = time.perf_counter(), cpu_seconds(self.pid), time.process_time()
         yield usage
         usage.cpu_s = cpu_seconds(self.pid) - cpu_before
+        usage.client_cpu_s = time.process_time() - client_before
         usage.wall_s = time.perf_counter() - began
         if self.is_profiled:
             os.kill(self.pid, signal.SIGUSR2)
