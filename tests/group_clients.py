@@ -3,8 +3,8 @@
     with GroupClient("aiokafka", bootstrap, group, ["topic"]) as consumer:
         wait_for(lambda: consumer.owned == {("topic", 0)}, consumer)
 
-A process can be stopped (it closes its consumer) and killed. `owned` is which partitions it has now, `read` everything
-that it read. kcat tells its assignments on standard error, and commits only by itself.
+A process can be stopped (it closes its consumer) and killed. `owned` is which partitions it has now, `owned_since` all
+that it had one after the other, `read` everything that it read. kcat tells its assignments on standard error, and commits only by itself.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ KCAT_REBALANCED = re.compile(r"rebalanced.*?\b(assigned|revoked|incremental assi
 KCAT_PARTITION = re.compile(r"(\S+) \[(\d+)\]")
 
 
+Owned = set[tuple[str, int]]
+
+
 class GroupClient:
     """One consumer of one client."""
 
@@ -50,7 +53,8 @@ class GroupClient:
         session_ms: int = 6000,
     ) -> None:
         self.client = client
-        self.owned: set[tuple[str, int]] = set()
+        self.owned: Owned = set()
+        self.owned_since: list[Owned] = []
         self.read: list[tuple[str, int, int]] = []
         self.failure = ""
         settings = {
@@ -120,7 +124,7 @@ class GroupClient:
     def _on_line(self, line: str) -> None:
         event: dict[str, Any] = json.loads(line)
         if "owned" in event:
-            self.owned = {(topic, partition) for topic, partition in event["owned"]}
+            self._on_owned({(topic, partition) for topic, partition in event["owned"]})
         elif "read" in event:
             topic, partition, offset = event["read"]
             self.read.append((topic, partition, offset))
@@ -136,7 +140,11 @@ class GroupClient:
             self.failure = self.failure or (line.strip() if "ERROR" in line else "")
             return
         parts = {(topic, int(number)) for topic, number in KCAT_PARTITION.findall(line)}
-        self.owned = self.owned | parts if "assign" in found[1] else self.owned - parts
+        self._on_owned(self.owned | parts if "assign" in found[1] else self.owned - parts)
+
+    def _on_owned(self, owned: Owned) -> None:
+        self.owned = owned
+        self.owned_since.append(owned)
 
 
 def kcat_command(settings: dict[str, Any]) -> list[str]:

@@ -6,8 +6,6 @@ own that is killed.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -139,36 +137,6 @@ def test_two_groups_both_read_everything_and_one_group_shares(
     produce(broker, topic, 10)
     assert read(consumer(topic), 10) == list(range(10))
     assert read(consumer(topic, group_id=f"{group}-other"), 10) == list(range(10))
-
-
-CRASHER = """
-import sys, confluent_kafka, os
-consumer = confluent_kafka.Consumer({
-    "bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "session.timeout.ms": 6000,
-    "heartbeat.interval.ms": 500, "auto.offset.reset": "earliest"})
-consumer.subscribe([sys.argv[3]])
-while not consumer.assignment():
-    consumer.poll(0.1)
-print("assigned", flush=True)
-while True:
-    consumer.poll(0.1)
-"""
-
-
-def test_the_partitions_of_a_consumer_that_was_killed_go_to_the_others(
-    consumer: NewConsumer, broker: Broker, group: str, new_topic: Callable[..., str]
-) -> None:
-    topic = new_topic(partitions=2)
-    arguments = [sys.executable, "-c", CRASHER, broker.bootstrap, group, topic]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == "assigned\n"
-            one = consumer(topic)
-            poll_until([one], lambda: len(owned(one)) == 1)
-        finally:
-            process.kill()
-    poll_until([one], are_split([one], 2))
 
 
 def test_a_static_member_that_restarts_keeps_its_partitions_without_a_rebalance(

@@ -103,7 +103,10 @@ def test_a_static_member_that_restarts_keeps_its_partitions(
 
 
 def test_a_cooperative_rebalance(consumer: NewConsumer, name_of_client: str, new_topic: Callable[..., str]) -> None:
-    """Every rebalance of a consumer group is; of classic ones those with the cooperative-sticky assignor."""
+    """Every rebalance of a consumer group is; of classic ones those with the cooperative-sticky assignor.
+
+    What a consumer keeps it never gives up, not for a moment.
+    """
     if name_of_client == "aiokafka":
         pytest.skip("aiokafka has no cooperative assignor")
     topic = new_topic(partitions=4)
@@ -111,8 +114,12 @@ def test_a_cooperative_rebalance(consumer: NewConsumer, name_of_client: str, new
     wait_for(lambda: one.partitions == {0, 1, 2, 3}, one)
     two = consumer(topic, strategy="cooperative-sticky")
     wait_for(lambda: are_shared_out([one, two], 4), one, two)
+    kept = set(one.owned)
     two.stop()
     wait_for(lambda: one.partitions == {0, 1, 2, 3}, one)
+    states = [{partition for _, partition in state} for state in one.owned_since]
+    from_all_on = states[states.index({0, 1, 2, 3}) :]
+    assert all({partition for _, partition in kept} <= state for state in from_all_on), states
 
 
 def test_several_topics_a_pattern_and_another_group(
