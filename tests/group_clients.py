@@ -4,7 +4,8 @@
         wait_for(lambda: consumer.owned == {("topic", 0)}, consumer)
 
 A process can be stopped (it closes its consumer) and killed. `owned` is which partitions it has now, `owned_since` all
-that it had one after the other, `read` everything that it read. kcat tells its assignments on standard error, and commits only by itself.
+that it had one after the other, `read` everything that it read. kcat tells its assignments on standard error, and
+commits only by itself.
 """
 
 from __future__ import annotations
