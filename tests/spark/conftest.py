@@ -5,6 +5,7 @@ What takes the fixture `spark` is slow, and all of it runs in one pytest-xdist w
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from brokers import SOURCE
 from penstock.client.cluster import Cluster as Connections
 from penstock.testing import Cluster
 
@@ -37,6 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores, and a failed task is tried again."""
     from penstock.spark.java import spark_session
+
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = path  # for the Python processes that Spark starts
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}

@@ -18,7 +18,6 @@ connected. After a crash nothing of it is missed: everything that counts is in t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -35,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.client.cluster import Cluster
 from penstock.client.offsets import LATEST, READ_UNCOMMITTED, list_offsets
+from penstock.env.clock import Clock, SystemClock
 from penstock.spark.bounds import find_offsets, names_latest
 from penstock.spark.brokers import connect
 from penstock.spark.loss import report_loss
@@ -52,8 +52,9 @@ Json = dict[str, Any]
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads as long as the query runs."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, clock: Clock | None = None) -> None:
         self._options = options
+        self._clock = clock or SystemClock()
         self._available_now: Snapshot | None = None
         self._last: Snapshot | None = None
         self._first: Json | None = None
@@ -93,7 +94,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = StreamOffset.from_json(start)
         self._progress.publish(known.offsets)
         snapshot = self._snapshot()
-        snapshot.check_complete({where.topic for where in known.offsets})
+        if self._options.is_loss_fatal:
+            snapshot.check_complete({where.topic for where in known.offsets})
         end = self._entering(known, snapshot) or self._reading(known, snapshot, limit)
         return start if end == known else end.to_json()
 
@@ -176,7 +178,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {where: max(offset, snapshot.latest[where]) for where, offset in start.items()}
         if self._waits(sum(end.values()) - sum(start.values()), limit):
             return known
-        self._triggered_at = time.monotonic()
+        self._triggered_at = self._clock.monotonic()
         if isinstance(limit, ReadMaxRows):
             end = limited(start, end, limit.max_rows)
         return StreamOffset(end, snapshot.topic_ids)
@@ -185,7 +187,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         least = self._options.min_offsets_per_trigger
         if least is None or count >= least or isinstance(limit, ReadAllAvailable) or self._available_now is not None:
             return False
-        return time.monotonic() < self._triggered_at + self._options.max_trigger_delay_ms / 1000
+        return self._clock.monotonic() < self._triggered_at + self._options.max_trigger_delay_ms / 1000
 
     def _replaced(self, until: StreamOffset) -> set[str]:
         """Topics that are others by now than those of a micro-batch that is done again."""
