@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import select
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
@@ -79,8 +79,10 @@ class Fetcher:
         partition_max_bytes: int = PARTITION_MAX_BYTES,
         timeout_ms: float | None = None,
         isolation_level: int = READ_UNCOMMITTED,
+        allocate: Callable[[int], memoryview] | None = None,
     ) -> None:
         self.cluster = cluster
+        self._allocate = allocate
         self._isolation_level = isolation_level
         self._timeout_ms = timeout_ms
         self._max_wait_ms = max_wait_ms
@@ -162,7 +164,7 @@ class Fetcher:
             return
         try:
             if connection is None or not connection.is_open:
-                connection = self._connections[leader] = self.cluster.open_connection(leader, deadline)
+                connection = self._connections[leader] = self._open(leader, deadline)
             connection.send(fetch.API, self._request(partitions), self.cluster.answer_deadline(deadline))
         except KafkaError as error:
             if not error.retriable:
@@ -173,6 +175,12 @@ class Fetcher:
             delayed.append(network_error(connection, error))
         else:
             self._asked.add(leader)
+
+    def _open(self, leader: int, deadline: float) -> BlockingConnection:
+        connection = self.cluster.open_connection(leader, deadline)
+        if self._allocate is not None:
+            connection.allocate = self._allocate
+        return connection
 
     def _request(self, partitions: list[TopicPartition]) -> FetchRequest:
         topics: dict[str, FetchTopic] = {}

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import socket
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
 from penstock.env.clock import Clock
 from penstock.errors import KafkaError
+from penstock.types import Bytes
 from penstock.wire.api import Api
 from penstock.wire.connection import Answer, Connection
 from penstock.wire.schema import Struct
@@ -35,7 +37,7 @@ MAX_HANDSHAKES = 2
 class BlockingConnection:
     """One socket to one broker, used by one thread."""
 
-    __slots__ = ("_answers", "_clock", "_machine", "_socket", "host", "port")
+    __slots__ = ("_answers", "_clock", "_machine", "_socket", "allocate", "host", "port")
 
     def __init__(self, sock: socket.socket, host: str, port: int, client_id: str | None, clock: Clock) -> None:
         self._socket = sock
@@ -44,6 +46,8 @@ class BlockingConnection:
         self._answers: deque[Answer] = deque()
         self.host = host
         self.port = port
+        self.allocate: Callable[[int], memoryview] = _allocate
+        """Gives the memory for large answers; whoever reads much has some that is used again."""
 
     @classmethod
     def open(cls, host: str, port: int, client_id: str | None, clock: Clock, deadline: float) -> Self:
@@ -98,10 +102,12 @@ class BlockingConnection:
         """The next answer, in the order of the requests."""
         try:
             while not self._answers:
-                self._socket.settimeout(_remaining(self._clock, deadline))
-                data = self._socket.recv(RECEIVE_BYTES)
-                if not data:
-                    raise ConnectionResetError("the broker closed the connection")
+                if self._machine.partial_size > RECEIVE_BYTES:
+                    data: Bytes = self._receive_large(deadline)
+                else:
+                    self._socket.settimeout(_remaining(self._clock, deadline))
+                    data = self._socket.recv(RECEIVE_BYTES)
+                    _check_received(len(data))
                 self._answers.extend(self._machine.receive(data))
         except (OSError, KafkaError):
             self.close()
@@ -110,6 +116,19 @@ class BlockingConnection:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _receive_large(self, deadline: float) -> memoryview:
+        """The whole answer that has begun to come, straight into its place: nothing is copied or grown."""
+        answer = self.allocate(self._machine.partial_size)
+        begun = self._machine.take_partial()
+        position = len(begun)
+        answer[:position] = begun
+        while position < len(answer):
+            self._socket.settimeout(_remaining(self._clock, deadline))
+            count = self._socket.recv_into(answer[position:])
+            _check_received(count)
+            position += count
+        return answer
 
     def _handshake(self, deadline: float) -> None:
         for _ in range(MAX_HANDSHAKES):
@@ -126,6 +145,15 @@ class BlockingConnection:
         except OSError:
             self.close()
             raise
+
+
+def _allocate(size: int) -> memoryview:
+    return memoryview(bytearray(size))
+
+
+def _check_received(count: int) -> None:
+    if not count:
+        raise ConnectionResetError("the broker closed the connection")
 
 
 def _remaining(clock: Clock, deadline: float) -> float:

@@ -78,10 +78,12 @@ def decode_columns(
     check_crcs: bool = True,
     limit: int = DEFAULT_LIMIT,
     is_wanted: Callable[[BatchHeader], bool] | None = None,
+    allocate: Callable[[int], Bytes] | None = None,
 ) -> Columns:
     """The records of all whole data batches in `batches`; `is_wanted` may leave some out, as those of aborted
-    transactions. It is shown every batch in order, control batches too: those end transactions."""
-    decoder = Decoder(with_headers)
+    transactions. It is shown every batch in order, control batches too: those end transactions. `allocate` gives the
+    memory of the columns, for those who use theirs again."""
+    decoder = Decoder(with_headers, allocate)
     sections: list[tuple[BatchHeader, memoryview]] = []
     for pos, header in iterate_headers(batches):
         if check_crcs and not is_crc_valid(batches, pos, header):
@@ -121,13 +123,13 @@ def _columns(decoder: Decoder, row_count: int, with_headers: bool) -> Columns:
     )
 
 
-def _binary(buffers: dict[str, bytearray], name: str, nulls: int) -> BinaryColumn:
+def _binary(buffers: dict[str, bytearray | memoryview], name: str, nulls: int) -> BinaryColumn:
     return BinaryColumn(buffers[name + "_data"], buffers[name + "_offsets"], buffers[name + "_validity"], nulls)
 
 
-def _as_utf8(data: bytearray, offsets: bytearray) -> tuple[Bytes, Bytes]:
+def _as_utf8(data: Bytes, offsets: Bytes) -> tuple[Bytes, Bytes]:
     """Arrow's strings must be UTF-8; what a producer wrote otherwise is replaced, see `header_key`."""
-    if data.isascii():
+    if bytes(data).isascii():
         return data, offsets
     ends = memoryview(offsets).cast("i")
     keys = [header_key(data[ends[i] : ends[i + 1]]).encode() for i in range(len(ends) - 1)]

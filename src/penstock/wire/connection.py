@@ -109,6 +109,15 @@ class Connection:
         """The answers that `data` completes. Records in them are views of it."""
         return [self._decode(frame) for frame in self._frames.feed(data)]
 
+    @property
+    def partial_size(self) -> int:
+        """How many bytes the answer that has begun to come will have; 0 when that is not known yet."""
+        return self._frames.partial_size
+
+    def take_partial(self) -> bytearray:
+        """What came of it, for who completes it and gives all of it to `receive`: one copy less of a large answer."""
+        return self._frames.take_partial()
+
     def _decode(self, frame: memoryview) -> Answer:
         if not self._in_flight:
             raise MalformedError("the broker sent a response that nobody asked for")

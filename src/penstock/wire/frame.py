@@ -104,6 +104,18 @@ class FrameReader:
         """Whether a frame has begun and not ended; when the peer closes now, it was cut off."""
         return bool(self._partial)
 
+    @property
+    def partial_size(self) -> int:
+        """How many bytes the unfinished frame will have, its length included; 0 when that is not known yet."""
+        if len(self._partial) < SIZE_BYTES:
+            return 0
+        return SIZE_BYTES + read_size(self._partial, 0, self._max_bytes)
+
+    def take_partial(self) -> bytearray:
+        """What came of the unfinished frame, for who completes it in memory of their own and feeds all of it."""
+        partial, self._partial = self._partial, bytearray()
+        return partial
+
     def feed(self, data: Bytes) -> list[memoryview]:
         """The frames, without their size, that `data` completes. A frame that is whole in `data` is a view of it."""
         view = memoryview(data)

@@ -34,13 +34,15 @@ except ImportError:
     from penstock.wire import uncompiled as cython
 
 if cython.compiled:
-    from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+    from cython.cimports.cpython.bytearray import PyByteArray_FromStringAndSize
     from cython.cimports.libc.string import memcpy
 
 COMPILED = cython.compiled
 MIN_RECORD_SIZE = cython.declare(cython.Py_ssize_t, 7)
 """Length, attributes, two deltas, no key, no value, no headers: a byte each."""
 MAX_INT32 = cython.declare(cython.longlong, 0x7FFFFFFF)
+MAX_UINT32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+MURMUR2_SEED = cython.declare(cython.longlong, 0x9747B28C)
 MAX_INT64 = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 MIN_INT64 = cython.declare(cython.longlong, -MAX_INT64 - 1)
 
@@ -54,6 +56,7 @@ class Decoder:
     """
 
     with_headers: cython.bint
+    allocate: object
     buffers: dict
 
     # What was measured: the room that the columns have.
@@ -90,8 +93,10 @@ class Decoder:
     header_value_data: cython.p_uchar
     header_value_validity: cython.p_uchar
 
-    def __init__(self, with_headers: cython.bint) -> None:
+    def __init__(self, with_headers: cython.bint, allocate: object = None) -> None:
+        """`allocate(size)` gives writable memory, aligned for integers; by default it is a new bytearray."""
         self.with_headers = with_headers
+        self.allocate = allocate
         self.buffers = {}
         self.rows = self.key_bytes = self.value_bytes = 0
         self.headers = self.header_key_bytes = self.header_value_bytes = 0
@@ -150,7 +155,7 @@ class Decoder:
             raise _corrupt(f"Record {bad} of the {count} in a batch is malformed.")
         self.row += count
 
-    def columns(self) -> dict[str, bytearray]:
+    def columns(self) -> dict[str, bytearray | memoryview]:
         """The buffers by name. They are not zeroed when taken, so all of each must have been written."""
         if not self.buffers:
             self._allocate()
@@ -196,9 +201,12 @@ class Decoder:
         self.header_offsets[0] = self.header_key_offsets[0] = self.header_value_offsets[0] = 0
 
     @cython.cfunc
-    def _buffer(self, name: str, size: cython.Py_ssize_t) -> bytearray:
-        buffer: bytearray
-        if cython.compiled:
+    def _buffer(self, name: str, size: cython.Py_ssize_t) -> object:
+        buffer: object
+        if self.allocate is not None:
+            buffer = self.allocate(size)
+            assert len(buffer) == size
+        elif cython.compiled:
             buffer = PyByteArray_FromStringAndSize(cython.NULL, size)
         else:
             buffer = bytearray(size)
@@ -637,6 +645,87 @@ class Encoder:
         return pos
 
 
+def choose_partitions(
+    keys: Binary,
+    partition_count: cython.longlong,
+    is_murmur2: cython.bint,
+    crc_table: cython.const[cython.uint][::1],
+    out: cython.int[::1],
+) -> None:
+    """The partition of each key by Java's murmur2 or librdkafka's CRC-32; -1 where a row has no key.
+
+    For CRC-32 an empty key is none. `crc_table` has the 256 remainders of that polynomial.
+    """
+    row: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    bad: cython.Py_ssize_t = -1
+    table: cython.p_uint
+    if partition_count < 1 or partition_count > MAX_INT32 or len(out) < keys.rows or len(crc_table) != 256:
+        raise ValueError("There is a partition for every row, and a table of 256 remainders.")
+    if cython.compiled:
+        table = cython.cast(cython.p_uint, cython.address(crc_table[0]))
+    else:
+        table = crc_table
+    with cython.nogil:
+        for row in range(keys.rows):
+            size = keys._size(row)
+            if size < -1:
+                bad = row
+                break
+            if size < 0 or (size == 0 and not is_murmur2):
+                out[row] = -1
+            elif is_murmur2:
+                out[row] = (_murmur2(keys.data, keys.offsets[row], size) & 0x7FFFFFFF) % partition_count
+            else:
+                out[row] = _crc32(keys.data, keys.offsets[row], size, table) % partition_count
+    if bad >= 0:
+        raise ValueError(f"Row {bad} has an offset out of its column.")
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _crc32(
+    data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t, table: cython.p_uint
+) -> cython.longlong:
+    value: cython.ulonglong = MAX_UINT32
+    at: cython.Py_ssize_t
+    for at in range(start, start + size):
+        value = table[(value ^ data[at]) & 0xFF] ^ (value >> 8)
+    return value ^ MAX_UINT32
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _murmur2(data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.longlong:
+    """MurmurHash2 of 32 bits with the seed of Kafka's Java client; sums stay below 64 bits and are cut to 32."""
+    value: cython.ulonglong = MURMUR2_SEED
+    word: cython.ulonglong
+    byte: cython.ulonglong
+    shift: cython.int
+    at: cython.Py_ssize_t
+    whole: cython.Py_ssize_t = start + (size >> 2 << 2)
+    value ^= size & MAX_UINT32
+    for at in range(start, whole, 4):
+        byte = data[at + 3]
+        word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16) | (byte << 24)
+        word = (word * 0x5BD1E995) & MAX_UINT32
+        word = ((word ^ (word >> 24)) * 0x5BD1E995) & MAX_UINT32
+        value = ((value * 0x5BD1E995) & MAX_UINT32) ^ word
+    if size & 3:
+        shift = 0
+        for at in range(whole, start + size):
+            byte = data[at]
+            value ^= byte << shift
+            shift += 8
+        value = (value * 0x5BD1E995) & MAX_UINT32
+    value = ((value ^ (value >> 13)) * 0x5BD1E995) & MAX_UINT32
+    return value ^ (value >> 15)
+
+
 @cython.cfunc
 @cython.inline
 @cython.nogil
@@ -765,25 +854,27 @@ def _sum_fits(base: cython.longlong, delta: cython.longlong) -> cython.bint:
 
 
 @cython.cfunc
-def _bytes(buffer: bytearray) -> cython.p_uchar:
+def _bytes(buffer: object) -> cython.p_uchar:
+    view: cython.uchar[::1]
     if cython.compiled:
-        return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(buffer))
+        view = buffer
+        return cython.address(view[0])
     else:
         return memoryview(buffer)
 
 
 @cython.cfunc
-def _int32s(buffer: bytearray) -> cython.p_int:
+def _int32s(buffer: object) -> cython.p_int:
     if cython.compiled:
-        return cython.cast(cython.p_int, PyByteArray_AS_STRING(buffer))
+        return cython.cast(cython.p_int, _bytes(buffer))
     else:
         return memoryview(buffer).cast("i")
 
 
 @cython.cfunc
-def _int64s(buffer: bytearray) -> cython.p_longlong:
+def _int64s(buffer: object) -> cython.p_longlong:
     if cython.compiled:
-        return cython.cast(cython.p_longlong, PyByteArray_AS_STRING(buffer))
+        return cython.cast(cython.p_longlong, _bytes(buffer))
     else:
         return memoryview(buffer).cast("q")
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from penstock.client.arrow.schema import HEADER, HEADERS
 from penstock.client.fetcher import Fetched
+from penstock.net.slabs import Slabs
 from penstock.types import Bytes
 from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns, decode_columns
 from penstock.wire.records import TIMESTAMP_TYPE_BIT, BatchHeader, corrupt, iterate_headers
@@ -37,6 +38,7 @@ class Decoder:
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
         self._with_headers = "headers" in schema.names
+        self._slabs = Slabs()
         self._constants: dict[tuple[str, object], pa.Array] = {}
 
     def batches(self, fetched: Fetched, end: int) -> Iterator[pa.RecordBatch]:
@@ -44,7 +46,9 @@ class Decoder:
         wanted = _Wanted(fetched, end)
         for piece in _pieces(fetched.batches):
             wanted.types.clear()
-            columns = decode_columns(piece, with_headers=self._with_headers, is_wanted=wanted)
+            columns = decode_columns(
+                piece, with_headers=self._with_headers, is_wanted=wanted, allocate=self._slabs.take
+            )
             offsets = memoryview(columns.offsets).cast("q")
             start, stop = bisect_left(offsets, fetched.offset), bisect_left(offsets, end)
             if start < stop:

@@ -30,6 +30,7 @@ from penstock.client.fetcher import Fetched, Fetcher
 from penstock.client.offsets import EARLIEST, LATEST, READ_COMMITTED, list_offsets
 from penstock.env.clock import Clock, SystemClock
 from penstock.errors import ErrorCode, KafkaError
+from penstock.net.slabs import Slabs
 from penstock.types import TopicPartition
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -41,6 +42,9 @@ MAX_FETCH_BYTES = 32 << 20
 PARTITION_FETCH_BYTES = 4 << 20
 AHEAD_BYTES = 16 << 20
 """Fetched and not yet decoded, beside one answer that is on its way."""
+
+FETCH_SLAB_BYTES = 16 << 20
+"""Answers of less than this come into memory that is used again."""
 
 END_GRACE_SECONDS = 3.0
 """A leader that was just elected may show an older end for a moment."""
@@ -130,6 +134,7 @@ class RangeReader:
             partition_max_bytes=PARTITION_FETCH_BYTES,
             timeout_ms=self._timeout_ms,
             isolation_level=self._isolation_level,
+            allocate=Slabs(FETCH_SLAB_BYTES).take,
         )
         with fetcher:
             self._progress_at = self._clock.monotonic()
