@@ -47,9 +47,9 @@ _ACKS: Final[Mapping[str, Acks]] = {"all": "all", "-1": "all", "1": 1, "0": 0}
 
 OPTIONS: Final = (
     "bootstrap", "topic", "compression.type", "acks", "exactlyOnce", "transactionalIdPrefix",
-    "checkpointLocation", "includeHeaders", "path",
+    "checkpointLocation", "includeHeaders", "path", "queryName",
 )  # fmt: skip
-"""The last three Spark passes on, and they are not for the sink: headers are written when there is such a column."""
+"""The last four Spark passes on, and they are not for the sink: headers are written when there is such a column."""
 
 SETTINGS: Final = (
     "bootstrap.servers", "compression.type", "acks", "enable.idempotence", "transaction.timeout.ms",
