@@ -18,6 +18,7 @@ COMMANDS = {
     "consume": "Read messages of a topic.",
     "group": "List, describe and delete consumer groups, and set their offsets.",
     "txn": "List and describe transactions, and abort one.",
+    "pipeline": "Run pipelines on Spark: topics into lakes, tables and topics, and back.",
     "log": "Look into the files of a broker.",
     "version": "Show the version.",
 }

@@ -1,0 +1,242 @@
+"""Runs the flows of a project: to the end of what is there, or on and on.
+
+- `run`: every flow reads what was there when it started and ends (Spark's trigger AvailableNow). A flow whose function
+  gives a DataFrame that is no stream is written once.
+- `stream`: every flow stays on until it is told to stop. One that fails is started again, with a longer pause each
+  time, and given up when it fails MAX_FAILURES times without a batch between.
+
+Both keep Spark's checkpoints where Spark's declarative pipelines keep theirs, so that `run`, `stream` and
+`spark-pipelines run` go on from each other. Flows do not know each other: each has its checkpoint and its progress,
+and one that fails leaves the others alone.
+
+After a crash a flow repeats the batch that was not noted as done; see `sinks` for why nothing doubles.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ConfigError
+from penstock.spark.pipelines.checkpoints import Storage
+from penstock.spark.pipelines.progress import FlowProgress, State, Watcher
+from penstock.spark.pipelines.reasons import reason
+from penstock.spark.pipelines.sinks import Batch, batch_writer
+
+if TYPE_CHECKING:
+    from pyspark.pipelines.flow import Flow
+    from pyspark.pipelines.output import Sink
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.spark.pipelines.graph import Graph
+
+POLL_SECONDS = 0.2
+FIRST_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 30.0
+MAX_FAILURES = 10
+"""In a row: about four minutes of trying."""
+
+
+class Runner:
+    """The flows of one project in one Spark session."""
+
+    def __init__(self, spark: SparkSession, storage: str, graph: Graph, watcher: Watcher) -> None:
+        self._spark = spark
+        self._storage = Storage(storage)
+        self._graph = graph
+        self._watcher = watcher
+
+    def frames(self) -> dict[str, DataFrame]:
+        """What each flow reads, analysed but not run; a ConfigError names the flow that is wrong."""
+        self._graph.register_views(self._spark)
+        return {name: self._frame(flow) for name, flow in self._graph.flows.items()}
+
+    def run(self, names: Sequence[str] = ()) -> list[FlowProgress]:
+        """Read what is there and end; how each flow ended."""
+        running = [self._flow(name, frame) for name, frame in self._chosen(names).items()]
+        for flow in running:
+            flow.start(available_now=True)
+        for flow in running:
+            flow.write_once()
+        while any(flow.is_active for flow in running):
+            for flow in running:
+                flow.poll()
+            time.sleep(POLL_SECONDS)
+        return [flow.finish(State.DONE) for flow in running]
+
+    def stream(self, names: Sequence[str], stop: threading.Event, every_seconds: float = 0.0) -> list[FlowProgress]:
+        """Keep the flows on until `stop` is set, or none is left."""
+        frames = self._chosen(names)
+        for name, frame in frames.items():
+            if not frame.isStreaming:
+                raise ConfigError(f"Flow {name!r} is no stream, it is written once: use `penstock pipeline run`.")
+        running = [self._flow(name, frame) for name, frame in frames.items()]
+        for flow in running:
+            flow.start(every_seconds=every_seconds)
+        while not stop.wait(POLL_SECONDS):
+            for flow in running:
+                flow.poll()
+                flow.maybe_restart(time.monotonic())
+            if all(flow.progress.state is State.FAILED for flow in running):
+                break
+        return [flow.finish(State.STOPPED) for flow in running]
+
+    def _chosen(self, names: Sequence[str]) -> dict[str, DataFrame]:
+        unknown = [name for name in names if name not in self._graph.flows]
+        if unknown:
+            raise ConfigError(f"There is no flow {unknown[0]!r}; there are {', '.join(self._graph.flows)}.")
+        return {name: frame for name, frame in self.frames().items() if not names or name in names}
+
+    def _frame(self, flow: Flow) -> DataFrame:
+        from pyspark.errors import PySparkException
+
+        sink = self._graph.sink_of(flow)
+        batch_writer(sink.format, sink.options)
+        try:
+            frame = flow.func()
+            frame.schema  # noqa: B018  the analysis runs here, not later
+        except PySparkException as error:
+            raise ConfigError(f"Flow {flow.name!r}: {reason(error)}") from None
+        return frame
+
+    def _flow(self, name: str, frame: DataFrame) -> _RunningFlow:
+        flow = self._graph.flows[name]
+        return _RunningFlow(flow, self._graph.sink_of(flow), frame, self._storage, self._watcher)
+
+
+class _RunningFlow:
+    """One flow, its query and its progress."""
+
+    def __init__(self, flow: Flow, sink: Sink, frame: DataFrame, storage: Storage, watcher: Watcher) -> None:
+        self._flow = flow
+        self._sink = sink
+        self._frame = frame
+        self._storage = storage
+        self._watcher = watcher
+        self._query: StreamingQuery | None = None
+        self._trigger: dict[str, Any] = {}
+        self._seen_reports: set[tuple[str, int, str]] = set()
+        self._failure_count = 0
+        self._restart_at = 0.0
+        self.progress = FlowProgress(flow.name)
+
+    def start(self, *, available_now: bool = False, every_seconds: float = 0.0) -> None:
+        """Start the query of a stream."""
+        if not self._frame.isStreaming:
+            return
+        self._trigger = {"availableNow": True} if available_now else {"processingTime": f"{every_seconds} seconds"}
+        self._start_query()
+
+    def write_once(self) -> None:
+        """Write what is no stream, as one batch."""
+        if self._frame.isStreaming:
+            return
+        writer, started = batch_writer(self._sink.format, self._sink.options), time.monotonic()
+        try:
+            self._say(State.RUNNING)
+            if writer is not None:
+                writer(self._frame, Batch(self._flow.name, 0))
+            else:
+                self._frame.write.format(self._sink.format).options(**self._sink.options).mode("append").save()
+        except Exception as error:
+            self._fail(error)
+        else:
+            self.progress.batch_count, self.progress.batch_ms = 1, int(1000 * (time.monotonic() - started))
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def poll(self) -> None:
+        """Take what Spark reports, and a failure."""
+        if self._query is None:
+            return
+        was_active = self._query.isActive  # before the reports: the last ones come before the end
+        reports = [json.loads(report.json) for report in self._query.recentProgress]
+        for report in reports:
+            self._take(report)
+        self._seen_reports = {_identity(report) for report in reports}
+        failure = None if was_active else self._query.exception()
+        if failure is not None:
+            self._query = None
+            self._fail(failure)
+
+    def maybe_restart(self, now: float) -> None:
+        """Start it again when its pause is over."""
+        if self.progress.state is State.WAITING and self._query is None and now >= self._restart_at:
+            self._start_query()
+
+    def finish(self, state: State) -> FlowProgress:
+        """Stop it if it runs; `state` is what it then is, unless it failed."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+        self.poll()
+        if self.progress.state is not State.FAILED:
+            self._say(state)
+        return self.progress
+
+    def _start_query(self) -> None:
+        sink, name = self._sink, self._flow.name
+        writer = self._frame.writeStream.queryName(name).trigger(**self._trigger)
+        writer = writer.option("checkpointLocation", self._storage.checkpoint_location(sink.name, name))
+        write_batch = batch_writer(sink.format, sink.options)
+        if write_batch is not None:
+            writer = writer.foreachBatch(self._with_identity(write_batch))
+        else:
+            writer = writer.format(sink.format).options(**sink.options)
+        with _settings(self._frame.sparkSession, self._flow.spark_conf):
+            self._query = writer.start()
+
+    def _with_identity(self, write: Callable[[DataFrame, Batch], None]) -> Callable[[DataFrame, int], None]:
+        """The query's id is in the checkpoint before the first batch is written."""
+
+        def write_batch(frame: DataFrame, batch_id: int) -> None:
+            write(frame, Batch(self._storage.query_id(self._sink.name, self._flow.name), batch_id))
+
+        return write_batch
+
+    def _take(self, report: dict[str, Any]) -> None:
+        is_idle = "addBatch" not in (report.get("durationMs") or {})  # Spark tells of waiting too
+        if _identity(report) in self._seen_reports or is_idle:
+            return
+        self._failure_count = 0
+        self.progress.take(report)
+        self._storage.write_progress(self._flow.name, {**self.progress.as_json(), "at": report["timestamp"]})
+        self._watcher(self.progress)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure_count += 1
+        self.progress.error = reason(error)
+        is_bounded = "processingTime" not in self._trigger
+        if is_bounded or self._failure_count >= MAX_FAILURES:
+            self._say(State.FAILED)
+            return
+        pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** (self._failure_count - 1))
+        self._restart_at = time.monotonic() + pause
+        self._say(State.WAITING)
+
+    def _say(self, state: State) -> None:
+        self.progress.state = state
+        self._watcher(self.progress)
+
+
+def _identity(report: Mapping[str, Any]) -> tuple[str, int, str]:
+    return report["runId"], report["batchId"], report["timestamp"]
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of one flow; a query keeps those of the moment when it starts."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
