@@ -19,6 +19,7 @@ from penstock.client.arrow.writer import ArrowWriter
 from penstock.client.cluster import Cluster, UnknownTopicError
 from penstock.client.offsets import LATEST, READ_COMMITTED, list_offsets
 from penstock.client.transactional import CommitUnknownError, ProducerFencedError, TransactionalSession
+from penstock.errors import KafkaError
 from penstock.spark.sink_batch import finish_batch
 from penstock.spark.sink_marker import Marker, read_marker
 from penstock.spark.sink_options import SinkOptions, parse_sink_options
@@ -210,6 +211,25 @@ def test_an_unknown_topic_is_an_error_at_once(broker: Broker, name: str, sink_id
             write_once(cluster, options, Unit(sink_id, 0, 0), rows("a"))
         with pytest.raises(UnknownTopicError):
             write_plainly(cluster, options, rows("a"))
+
+
+def test_a_message_that_is_too_large_is_a_sentence_and_its_transaction_is_aborted(
+    broker: Broker, new_topic: NewTopic, sink_id: str
+) -> None:
+    topic = new_topic(max_message_bytes="2000")
+    options = sink_options(broker.bootstrap, topic=topic)
+    with connect(options) as cluster, pytest.raises(KafkaError, match=r"max\.message\.bytes"):
+        write_once(cluster, options, Unit(sink_id, 0, 0), rows("small", "x" * 5000))
+    assert values(broker, topic) == Counter()
+
+
+def test_a_partition_that_does_not_exist_is_a_sentence_and_nothing_is_written(
+    broker: Broker, cluster: Cluster, options: SinkOptions, topic: str, sink_id: str
+) -> None:
+    found = pa.record_batch({"value": ["a", "b"], "partition": pa.array([0, 7], pa.int32())})
+    with pytest.raises(KafkaError, match=r"has 7, but topic .* has 2 partitions"):
+        write_once(cluster, options, Unit(sink_id, 0, 0), iter([found]))
+    assert values(broker, topic) == Counter()
 
 
 def test_a_commit_whose_answer_was_lost_is_looked_up_by_its_marker(
