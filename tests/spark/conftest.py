@@ -6,6 +6,7 @@ What takes the fixture `spark` is slow, and all of it runs in one pytest-xdist w
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import penstock
-from brokers import SOURCE
+from brokers import SOURCE, Broker
+from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster as Connections
 from penstock.testing import Cluster
 
@@ -56,6 +58,25 @@ def cluster() -> Iterator[Cluster]:
     """A broker for all tests here, each with topics of its own; one that stops it starts its own."""
     with Cluster() as running:
         yield running
+
+
+class Brokers:
+    """Those of `broker`, Penstock and then Apache Kafka, used like a `Cluster`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def create_topic(self, name: str | None = None, partitions: int = 1) -> str:
+        name = name or f"topic-{uuid.uuid4().hex[:12]}"
+        with Connections(self.bootstrap) as opened:
+            Admin(opened).create_topic(name, partitions=partitions)
+        return name
+
+
+@pytest.fixture
+def every_cluster(broker: Broker) -> Brokers:
+    """For tests without Spark, which are quick enough to be run twice."""
+    return Brokers(broker.bootstrap)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The batch reader as Spark calls it, against a real broker and without a JVM: where it starts, ends and splits."""
+"""The batch reader as Spark calls it, with real brokers and without a JVM: where it starts, ends and splits."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ from penstock.spark.reader import TopicReader
 from penstock.spark.rows import row_type
 from penstock.spark.source import PenstockDataSource
 from penstock.types import TopicPartition
+
+
+@pytest.fixture
+def cluster(every_cluster):
+    return every_cluster
 
 
 @pytest.fixture

