@@ -30,6 +30,9 @@ from penstock.wire.schema import Struct
 RECEIVE_BYTES = 256 * 1024
 """Asked of the socket at a time; a new buffer each, because records in answers are views of it."""
 
+MAX_PARTS = 512
+"""Of one call; systems take at least 1,024."""
+
 MAX_HANDSHAKES = 2
 """The second asks in a version that the broker named when it refused the first (KIP-511)."""
 
@@ -95,8 +98,7 @@ class BlockingConnection:
 
     def send(self, api: Api, message: Struct, deadline: float, *, expects_answer: bool = True) -> None:
         """Send one request; its answer comes by `receive`."""
-        data = self._machine.send(api, message, expects_answer=expects_answer)
-        self._send_bytes(data, deadline)
+        self._send_parts(self._machine.send_parts(api, message, expects_answer=expects_answer), deadline)
 
     def receive(self, deadline: float) -> Answer:
         """The next answer, in the order of the requests."""
@@ -132,19 +134,30 @@ class BlockingConnection:
 
     def _handshake(self, deadline: float) -> None:
         for _ in range(MAX_HANDSHAKES):
-            self._send_bytes(self._machine.handshake(), deadline)
+            self._send_parts([self._machine.handshake()], deadline)
             self.receive(deadline)
             if self._machine.is_ready:
                 return
         raise ConnectionError("the broker accepts no version of ApiVersions")
 
-    def _send_bytes(self, data: bytearray, deadline: float) -> None:
+    def _send_parts(self, parts: list[Bytes], deadline: float) -> None:
+        """All of them, in as few calls as the system allows."""
         try:
-            self._socket.settimeout(_remaining(self._clock, deadline))
-            self._socket.sendall(data)
+            while parts:
+                self._socket.settimeout(_remaining(self._clock, deadline))
+                parts = _unsent(parts, self._socket.sendmsg(parts[:MAX_PARTS]))
         except OSError:
             self.close()
             raise
+
+
+def _unsent(parts: list[Bytes], count: int) -> list[Bytes]:
+    """What is left of the parts when so many bytes are sent."""
+    for index, part in enumerate(parts):
+        if count < len(part):
+            return [memoryview(part)[count:], *parts[index + 1 :]]
+        count -= len(part)
+    return []
 
 
 def _allocate(size: int) -> memoryview:

@@ -23,7 +23,7 @@ import mmap
 import weakref
 from collections import deque
 
-SLAB_BYTES = 8 << 20
+SLAB_BYTES = 4 << 20
 MAX_FREE_SLABS = 8
 ALIGNMENT = 64
 

@@ -151,11 +151,12 @@ def encode_columns(
     producer_epoch: int = records.NO_PRODUCER_EPOCH,
     base_sequence: int = records.NO_SEQUENCE,
     is_transactional: bool = False,
-) -> Iterator[bytearray]:
+    allocate: Callable[[int], bytearray | memoryview] = bytearray,
+) -> Iterator[bytearray | memoryview]:
     """Batches to be produced, each of about `target_bytes` before compression; a larger record gets one of its own.
 
     Each starts at offset 0, as a leader expects it; sequences go on from batch to batch. ValueError when the columns do
-    not fit together.
+    not fit together. `allocate` gives the memory of the batches, for those who use theirs again.
     """
     encoder = _encoder(columns)
     attributes = codec | is_transactional * records.TRANSACTIONAL_BIT
@@ -163,10 +164,12 @@ def encode_columns(
     start = 0
     while start < columns.row_count:
         stop, size, max_timestamp = encoder.fit(start, target_bytes, max_records)
-        batch = bytearray(HEADER_SIZE + size)
+        batch = allocate(HEADER_SIZE + size)
         encoder.write(start, stop, memoryview(batch), HEADER_SIZE)
         if codec is not Codec.NONE:
-            batch[HEADER_SIZE:] = compress(codec, batch[HEADER_SIZE:], level)
+            compressed = compress(codec, memoryview(batch)[HEADER_SIZE:], level)
+            batch = allocate(HEADER_SIZE + len(compressed))
+            batch[HEADER_SIZE:] = compressed
         count = stop - start
         producer = (producer_id, producer_epoch, base_sequence)
         fixed = (0, len(batch) - LOG_OVERHEAD, records.NO_LEADER_EPOCH, MAGIC, 0, attributes, count - 1)

@@ -27,7 +27,7 @@ from penstock.types import Bytes
 from penstock.wire.api import Api, api_versions
 from penstock.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from penstock.wire.compile import RESPONSE_OBJECT_BUDGET, codec
-from penstock.wire.frame import FrameReader, encode_request
+from penstock.wire.frame import FrameReader, encode_request_parts
 from penstock.wire.header import read_response_header, response_has_tags
 from penstock.wire.schema import Struct, Versions
 
@@ -95,15 +95,23 @@ class Connection:
 
     def send(self, api: Api, request: Struct, version: int | None = None, *, expects_answer: bool = True) -> bytearray:
         """The bytes of a request, in the best common version unless one is named."""
+        (frame,) = self.send_parts(api, request, version, expects_answer=expects_answer)
+        assert isinstance(frame, bytearray)
+        return frame
+
+    def send_parts(
+        self, api: Api, request: Struct, version: int | None = None, *, expects_answer: bool = True
+    ) -> list[Bytes]:
+        """The same in pieces: records that are `InPlace` are not copied."""
         assert len(self._in_flight) < MAX_IN_FLIGHT, "answers are read before more is asked"
         if version is None:
             version = self.version_of(api)
         correlation_id = self._next_id
-        data = encode_request(api, version, correlation_id, self._client_id, request)
+        parts = encode_request_parts(api, version, correlation_id, self._client_id, request)
         self._next_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
         if expects_answer:
             self._in_flight.append(_InFlight(correlation_id, api, version))
-        return data
+        return parts
 
     def receive(self, data: Bytes) -> list[Answer]:
         """The answers that `data` completes. Records in them are views of it."""

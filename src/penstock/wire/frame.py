@@ -78,16 +78,46 @@ def response_frame(
     return out, splices
 
 
+class InPlace:
+    """Records of a request that are sent from where they are: they are not copied into the frame."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: Bytes) -> None:
+        self.data = data
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+
 def encode_request(api: Api, version: int, correlation_id: int, client_id: str | None, message: Struct) -> bytearray:
-    """A whole request frame; its records are bytes, never slices of files."""
+    """A whole request frame in one piece; its records are bytes."""
+    (frame,) = encode_request_parts(api, version, correlation_id, client_id, message)
+    assert isinstance(frame, bytearray)
+    return frame
+
+
+def encode_request_parts(
+    api: Api, version: int, correlation_id: int, client_id: str | None, message: Struct
+) -> list[Bytes]:
+    """The pieces of a request frame, in order; records may be `InPlace`, and are then pieces of their own."""
     compiled = codec(api.request, version)
     out = bytearray(SIZE_BYTES)
     append_request_header(out, api.key, version, correlation_id, client_id, compiled.is_flexible)
     splices: Splices = []
     compiled.encode(message, out, splices)
-    assert not splices, "the records of a request are bytes"
-    _SIZE.pack_into(out, 0, len(out) - SIZE_BYTES)
-    return out
+    _SIZE.pack_into(out, 0, len(out) - SIZE_BYTES + sum(piece.size for _, piece in splices))
+    if not splices:
+        return [out]
+    view = memoryview(out)
+    parts: list[Bytes] = []
+    start = 0
+    for position, piece in splices:
+        parts += [view[start:position], piece.data]
+        start = position
+    parts.append(view[start:])
+    return parts
 
 
 class FrameReader:

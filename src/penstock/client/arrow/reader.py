@@ -38,13 +38,13 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 BATCH_ROWS = 10_000
 BATCH_BYTES = 6 << 20
-MAX_FETCH_BYTES = 32 << 20
+MAX_FETCH_BYTES = 8 << 20
 PARTITION_FETCH_BYTES = 4 << 20
-AHEAD_BYTES = 16 << 20
+AHEAD_BYTES = 8 << 20
 """Fetched and not yet decoded, beside one answer that is on its way."""
 
-FETCH_SLAB_BYTES = 16 << 20
-"""Answers of less than this come into memory that is used again."""
+FETCH_SLAB_BYTES = 10 << 20
+"""Answers of less than this come into memory that is used again: all but those with a batch of several megabytes."""
 
 END_GRACE_SECONDS = 3.0
 """A leader that was just elected may show an older end for a moment."""

@@ -39,6 +39,7 @@ from penstock.wire.api.produce import (
     TopicProduceData,
 )
 from penstock.wire.columns import decode_columns, encode_columns
+from penstock.wire.frame import InPlace
 from penstock.wire.records import read_header
 
 MAX_IN_FLIGHT = 5
@@ -61,7 +62,7 @@ class EncodedBatch:
     """A batch ready to be sent; which producer's it is stands in its header."""
 
     where: TopicPartition
-    data: bytearray
+    data: bytearray | memoryview
     row_count: int
 
 
@@ -206,7 +207,7 @@ class Sender:
             topic, partition = batch.where
             if topic not in topics:
                 topics[topic] = TopicProduceData(name=topic, topic_id=self._cluster.topic(topic).topic_id)
-            topics[topic].partition_data.append(PartitionProduceData(index=partition, records=batch.data))
+            topics[topic].partition_data.append(PartitionProduceData(index=partition, records=InPlace(batch.data)))
         return ProduceRequest(
             transactional_id=self._transactional_id,
             acks=self._acks,

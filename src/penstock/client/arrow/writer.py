@@ -37,6 +37,7 @@ from penstock.client.metadata import error_code
 from penstock.env.chance import system_chance
 from penstock.env.clock import Clock, SystemClock
 from penstock.errors import ConfigError, ErrorCode, KafkaError
+from penstock.net.slabs import Slabs
 from penstock.types import TopicPartition
 from penstock.wire.api import Api, init_producer_id, produce
 from penstock.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -116,6 +117,7 @@ class ArrowWriter:
         )
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
+        self._slabs = Slabs()
         self._placements: dict[str, Placement] = {}
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = defaultdict(int)
@@ -211,6 +213,7 @@ class ArrowWriter:
             producer_epoch=epoch,
             base_sequence=self._sequences[where] if self._is_idempotent else NO_SEQUENCE,
             is_transactional=self._transaction is not None,
+            allocate=self._slabs.take,
         )
         for data in encoded:
             count = read_header(data).record_count
