@@ -18,6 +18,7 @@ from brokers import SOURCE, Broker
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster as Connections
 from penstock.testing import Cluster
+from ports import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
 }
+CONNECT_PORT = "spark.connect.grpc.binding.port"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = path  # for the Python processes that Spark starts
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}
+    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse), CONNECT_PORT: str(free_ports(1)[0])}
     session = spark_session("penstock-tests", master="local[2,4]", settings=settings)
     session.sparkContext.setLogLevel("OFF")
     yield session
