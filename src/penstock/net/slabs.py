@@ -34,7 +34,7 @@ class Slabs:
     def __init__(self, slab_bytes: int = SLAB_BYTES) -> None:
         self._slab_bytes = slab_bytes
         self._free: deque[mmap.mmap] = deque(maxlen=MAX_FREE_SLABS)
-        self._open = memoryview(b"")
+        self._open = memoryview(bytearray())  # writable, also when nothing is taken of it
         self._used = 0
 
     def take(self, size: int) -> memoryview:
