@@ -178,6 +178,16 @@ def test_a_task_whose_rows_are_others_than_before_is_an_error_and_writes_nothing
     assert values(broker, topic) == Counter("ab")
 
 
+def test_a_checkpoint_that_is_older_than_the_sink_is_an_error(
+    broker: Broker, cluster: Cluster, options: SinkOptions, topic: str, sink_id: str
+) -> None:
+    for batch_id in range(3):
+        write_once(cluster, options, Unit(sink_id, batch_id, 0), rows(str(batch_id)))
+    with pytest.raises(ReplayError, match=r"written batch 2.*runs batch 1.*checkpoint is older"):
+        write_once(cluster, options, Unit(sink_id, 1, 0), rows("1", "2"))
+    assert values(broker, topic) == Counter("012")
+
+
 def test_a_batch_that_lost_a_task_which_had_written_is_an_error(
     cluster: Cluster, options: SinkOptions, topic: str, sink_id: str
 ) -> None:

@@ -207,6 +207,17 @@ def test_a_wrong_schema_of_a_stream_is_a_sentence(
         finish(start(stream, cluster, topic, tmp_path))
 
 
+def test_a_stream_that_does_not_know_its_batch_is_a_sentence(spark: SparkSession, cluster: Cluster) -> None:
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    from penstock.spark.writer import TopicStreamWriter
+
+    options = {"bootstrap": cluster.bootstrap, "topic": "any"}
+    writer = TopicStreamWriter(options, StructType([StructField("value", BinaryType())]))
+    with pytest.raises(Exception, match=r"did not say which batch of which query.*sql\.streaming\.queryId"):
+        spark.sparkContext.parallelize([0], 1).map(lambda _: writer.write(iter(()))).collect()
+
+
 def test_a_broker_that_restarts_under_a_stream_costs_time_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     with Cluster() as cluster:
         with Connections(cluster.bootstrap) as connections:

@@ -1,7 +1,7 @@
 """What one task of Spark writes: its rows in one transaction, once, however often Spark runs the task.
 
     take the transactional id     whoever had it, an older attempt or a zombie, is shut out from here on
-    read the marker               at or past this batch: the rows are there, nothing is written
+    read the marker               it is at this batch: the rows are there, nothing is written
     write the rows, the marker    one transaction
     commit                        both count from here on
 
@@ -15,7 +15,9 @@ Rules:
   only at the end of their rows;
 - a task without rows does nothing;
 - a task that is run again must have as many rows as the marker says. When it has not, the batch was cut in the middle
-  and is now split in another way: some of its rows are written, and which is not known. That is an error.
+  and is now divided in another way: some of its rows are written, and which is not known. That is an error;
+- Spark runs only its last batch again. A marker that is past the next batch means that the checkpoint is older than the
+  sink, and then batches may have other rows than those that were written under their number: an error too.
 
 It does not know Spark: what it needs of it is in `Unit`.
 """
@@ -119,13 +121,20 @@ def _done(cluster: Cluster, unit: Unit) -> Marker | None:
 
 
 def _skip(unit: Unit, done: Marker, rows: Iterator[pa.RecordBatch]) -> Outcome:
+    if done.next_batch_id > unit.batch_id + 1:
+        raise ReplayError(
+            f"The sink has written batch {done.next_batch_id - 1} of this query, and Spark runs batch {unit.batch_id}: "
+            "the checkpoint is older than the sink. Go on from the newest checkpoint. To write everything after this "
+            "one a second time, set another transactionalIdPrefix."
+        )
     row_count = sum(batch.num_rows for batch in rows)
     written = done.note.get("rows", row_count)
-    if done.next_batch_id == unit.batch_id + 1 and written != row_count:
+    if written != row_count:
         raise ReplayError(
             f"Batch {unit.batch_id} was interrupted when task {unit.task} had written {written} rows. Now it is run "
             f"again, and the task has {row_count}: its rows are divided in another way. Run the query with as many "
-            "partitions as before until this batch is done. Nothing was written by this task now."
+            "partitions as before until this batch is done. This task has written nothing; others may have written "
+            "rows that are in the topic already."
         )
     return Outcome(row_count, was_done=True)
 
