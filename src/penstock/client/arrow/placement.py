@@ -10,18 +10,40 @@ for `murmur2_random`.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.partitioner import PARTITIONERS, Partitioner
+from penstock.client.arrow.rows import kernel_column
 from penstock.errors import ConfigError, ErrorCode, KafkaError
+from penstock.wire.kernel import choose_partitions
 
 BY_KEY = ("consistent_random", "murmur2_random")
 
+RECORD_OVERHEAD = 16
+"""More than the lengths and deltas of most records take: rows that are to make one batch must not make two."""
+
+MAX_STRETCH_BYTES = 16 << 20
+"""Rows that are placed, and copied if need be, at a time."""
+
+NO_PARTITION = -1
+CRC_POLYNOMIAL = 0xEDB88320
+
 Placed = Iterator[tuple[int, pa.RecordBatch]]
+
+
+def _crc_table() -> array[int]:
+    """The remainders of all bytes for zlib's CRC-32, which librdkafka uses for keys."""
+    remainders = list(range(256))
+    for _ in range(8):
+        remainders = [value >> 1 ^ (CRC_POLYNOMIAL if value & 1 else 0) for value in remainders]
+    return array("I", remainders)
+
+
+CRC_TABLE = _crc_table()
 
 
 class Placement:
@@ -31,47 +53,51 @@ class Placement:
         if partitioner not in BY_KEY:
             raise ConfigError(f"{partitioner!r} is not a partitioner by key; {' and '.join(BY_KEY)} are.")
         self._topic = topic
-        self._partitioner: Partitioner = PARTITIONERS[partitioner]()
+        self._is_murmur2 = partitioner == "murmur2_random"
         self._next = chance.randrange(1 << 16)
 
     def place(self, rows: pa.RecordBatch, partition_count: int, batch_bytes: int) -> Placed:
         """The rows of each partition; `batch_bytes` is what rows that do not care fill before the next one's turn."""
-        chosen = self._chosen(rows, partition_count)
-        if chosen is None or partition_count == 1:
-            yield from self._spread(rows, partition_count, batch_bytes)
+        if "partition" in rows.schema.names:
+            self._check(rows.column("partition"), partition_count)
+        if partition_count == 1 or not _has_choice(rows):
+            for stretch in _stretches(rows, batch_bytes):
+                yield self._turn(partition_count), stretch
             return
-        if chosen.null_count:
-            chosen = chosen.fill_null(self._turn(partition_count))
-        order = pc.array_sort_indices(chosen)
-        start = 0
-        for entry in sorted(pc.value_counts(chosen).to_pylist(), key=lambda each: int(each["values"])):
-            stop = start + entry["counts"]
-            yield entry["values"], rows.take(order[start:stop]) if stop - start < rows.num_rows else rows
-            start = stop
+        for stretch in _stretches(rows, min(batch_bytes * partition_count, MAX_STRETCH_BYTES)):
+            yield from self._group(stretch, self._chosen(stretch, partition_count))
 
     def _turn(self, partition_count: int) -> int:
         self._next = (self._next + 1) % partition_count
         return self._next
 
-    def _spread(self, rows: pa.RecordBatch, partition_count: int, batch_bytes: int) -> Placed:
-        """Neighbouring rows, which need no copy."""
-        most = max(1, rows.num_rows * batch_bytes // max(1, rows.nbytes))
-        for start in range(0, rows.num_rows, most):
-            yield self._turn(partition_count), rows.slice(start, most)
+    def _group(self, rows: pa.RecordBatch, chosen: pa.Array) -> Placed:
+        """Stable: the order of a partition's rows stays."""
+        order = pc.array_sort_indices(chosen)
+        start = 0
+        for entry in sorted(pc.value_counts(chosen).to_pylist(), key=lambda each: int(each["values"])):
+            stop = start + entry["counts"]
+            yield entry["values"], rows if stop - start == rows.num_rows else rows.take(order[start:stop])
+            start = stop
 
-    def _chosen(self, rows: pa.RecordBatch, partition_count: int) -> pa.Array | None:
-        """The partitions, null where a row does not care; None when none cares."""
-        chosen = None
+    def _chosen(self, rows: pa.RecordBatch, partition_count: int) -> pa.Array:
+        """The partition of each row; those that do not care go together."""
+        choices = []
         if "partition" in rows.schema.names:
-            chosen = rows.column("partition")
-            self._check(chosen, partition_count)
-        if "key" in rows.schema.names and rows.column("key").null_count < rows.num_rows:
-            by_key = self._by_key(rows.column("key"), partition_count)
-            chosen = by_key if chosen is None else pc.coalesce(chosen, by_key)
-        return None if chosen is None or chosen.null_count == len(chosen) else chosen
+            choices.append(rows.column("partition"))
+        if "key" in rows.schema.names:
+            choices.append(self._by_key(rows.column("key"), partition_count))
+        chosen = pc.coalesce(*choices)
+        return chosen.fill_null(self._turn(partition_count)) if chosen.null_count else chosen
 
     def _by_key(self, keys: pa.Array, partition_count: int) -> pa.Array:
-        return pa.array([self._partitioner(key, partition_count) for key in keys.to_pylist()], pa.int32())
+        """Null where there is no key."""
+        chosen = bytearray(4 * len(keys))
+        out = memoryview(chosen).cast("i")
+        choose_partitions(kernel_column(keys), partition_count, self._is_murmur2, CRC_TABLE, out)
+        partitions = pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(chosen)], 0)
+        has_none = pc.equal(partitions, NO_PARTITION)
+        return pc.replace_with_mask(partitions, has_none, pa.scalar(None, pa.int32()))
 
     def _check(self, chosen: pa.Array, partition_count: int) -> None:
         bounds = pc.min_max(chosen).as_py()
@@ -82,3 +108,16 @@ class Placement:
                     f"Column 'partition' has {partition}, but topic {self._topic!r} has {partition_count} partitions, "
                     "numbered from 0.",
                 )
+
+
+def _has_choice(rows: pa.RecordBatch) -> bool:
+    """Whether any row names a partition or has a key."""
+    names = [name for name in ("partition", "key") if name in rows.schema.names]
+    return any(rows.column(name).null_count < rows.num_rows for name in names)
+
+
+def _stretches(rows: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Neighbouring rows of about so many bytes, which need no copy."""
+    most = max(1, rows.num_rows * size_bytes // max(1, rows.nbytes + RECORD_OVERHEAD * rows.num_rows))
+    for start in range(0, rows.num_rows, most):
+        yield rows.slice(start, most)

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from penstock.client.arrow.schema import HEADER, HEADERS, SchemaError
-from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns
+from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns, to_kernel
+from penstock.wire.kernel import Binary
 
 WRITABLE = ("key", "value", "headers", "topic", "partition", "timestamp")
 
@@ -127,6 +128,11 @@ def encodable(rows: pa.RecordBatch, now_ms: int) -> Columns:
         _binary(rows.column("key")) if "key" in names else None,
         _headers(rows.column("headers")) if "headers" in names else None,
     )
+
+
+def kernel_column(column: pa.Array) -> Binary:
+    """A binary column as the kernel takes it."""
+    return to_kernel(_binary(column))
 
 
 def _timestamps(rows: pa.RecordBatch, now_ms: int) -> memoryview:
