@@ -32,7 +32,13 @@ import pyarrow as pa
 
 from penstock.client.arrow.writer import ArrowWriter
 from penstock.client.cluster import Cluster
-from penstock.client.transactional import FENCED, CommitUnknownError, ProducerFencedError, TransactionalSession
+from penstock.client.transactional import (
+    FENCED,
+    CommitUnknownError,
+    ProducerFencedError,
+    Transaction,
+    TransactionalSession,
+)
 from penstock.errors import KafkaError
 from penstock.spark.brokers import connect_from_task
 from penstock.spark.sink_marker import Marker, marker_partition, note_text, read_marker
@@ -142,14 +148,7 @@ def _skip(unit: Unit, done: Marker, rows: Iterator[pa.RecordBatch]) -> Outcome:
 def _write(session: TransactionalSession, options: SinkOptions, unit: Unit, rows: Iterator[pa.RecordBatch]) -> Outcome:
     row_count = 0
     with session.begin() as transaction:
-        with ArrowWriter(
-            session.cluster,
-            options.topic,
-            codec=options.codec,
-            partitioner=options.partitioner,
-            delivery_timeout_ms=options.connecting.timeout_ms,
-            transaction=transaction,
-        ) as writer:
+        with _writer(session.cluster, options, transaction) as writer:
             for batch in rows:
                 writer.write(batch)
                 row_count += batch.num_rows
@@ -158,13 +157,14 @@ def _write(session: TransactionalSession, options: SinkOptions, unit: Unit, rows
     return _outcome(row_count, writer)
 
 
-def _writer(cluster: Cluster, options: SinkOptions) -> ArrowWriter:
+def _writer(cluster: Cluster, options: SinkOptions, transaction: Transaction | None = None) -> ArrowWriter:
     return ArrowWriter(
         cluster,
         options.topic,
         codec=options.codec,
         acks=options.acks,
         idempotent=options.is_idempotent,
+        transaction=transaction,
         partitioner=options.partitioner,
         delivery_timeout_ms=options.connecting.timeout_ms,
     )
