@@ -119,7 +119,7 @@ def test_settings_that_tune_another_client_are_accepted_so_that_old_jobs_run():
         ("failOnDatLoss", "false", "There is no option 'failOnDatLoss'. Did you mean failOnDataLoss?"),
         ("kafka.bootstrap.server", "a:1", "Did you mean kafka.bootstrap.servers?"),
         ("kafka.isolation", "x", "Did you mean kafka.isolation.level?"),
-        ("zzz", "1", "There is no option 'zzz'. docs/guides/spark.md lists what there is."),
+        ("zzz", "1", "There is no option 'zzz'. docs/spark-source.md lists what there is."),
         ("failOnDataLoss", "maybe", "The option failOnDataLoss is 'maybe', which is not true or false."),
         ("minPartitions", "0", "The option minPartitions is '0', which is not a whole number above 0."),
         ("startingOffsets", "soon", "not earliest, latest, or JSON such as"),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -113,9 +115,24 @@ def test_a_broker_that_goes_and_comes_back_is_waited_for_and_nothing_is_lost(que
             active.stop()
 
 
-def append(cluster, topic, value):
-    import pyarrow as pa
+def test_a_checkpoint_of_sparks_own_kafka_source_is_read_on_from(cluster, write, query, tmp_path):
+    topic = cluster.create_topic()
+    write(topic, ["a", "b", "c"])
+    batch = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": {}})
+    written = {
+        "metadata": json.dumps({"id": str(uuid.uuid4())}),
+        "offsets/0": f'v1\n{batch}\n{{"{topic}":{{"0":1}}}}',
+        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
+        "sources/0/0": f'0v1\n{{"{topic}":{{"0":0}}}}',
+    }
+    for name, text in written.items():
+        path = tmp_path / "checkpoint" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert query(topic).run() == ["b", "c"]
 
+
+def append(cluster, topic, value):
     penstock.write(topic, pa.table({"value": [value]}), bootstrap=cluster.bootstrap)
 
 

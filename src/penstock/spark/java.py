@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 LACKING_MODULE = "--add-modules=jdk.incubator.vector"
 VERSION_TIMEOUT_SECONDS = 60
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit runs us: then the master is its to choose, and a JVM is there already."""
 
 LAUNCHER = """#!/bin/sh
 # Runs a Java that has no {module}: Spark asks for it, and does without.
@@ -54,17 +56,23 @@ def prepare_environment(environment: MutableMapping[str, str] = os.environ, *, m
     """Set what Spark needs before its first session; ConfigError when there is no Java to be found."""
     environment["JAVA_HOME"] = str(find_java_home(environment))
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master is None or master.startswith("local"):
+    if master is not None and master.startswith("local"):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
 def spark_session(name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """A session, on all cores of this machine unless another master is named; a failed task is tried four times."""
-    master = master or os.environ.get("SPARK_MASTER") or "local[*,4]"
+    """A session on that master; without one on that of spark-submit, or else on all cores of this machine.
+
+    Here a task that fails is tried four times, as everywhere else: plain `local` never tries again.
+    """
+    if master is None and SUBMITTED not in os.environ:
+        master = "local[*,4]"
     prepare_environment(master=master)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name).master(master)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

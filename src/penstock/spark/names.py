@@ -74,4 +74,4 @@ def _check_setting(setting: str, by_small: Mapping[str, str], ignored: Collectio
 
 def _unknown(words: str, name: str, known: Mapping[str, str]) -> str:
     near = get_close_matches(name, known, n=1)
-    return f"{words} Did you mean {known[near[0]]}?" if near else f"{words} docs/guides/spark.md lists what there is."
+    return f"{words} Did you mean {known[near[0]]}?" if near else f"{words} docs/spark-source.md lists what there is."
