@@ -332,6 +332,10 @@ def test_a_log_that_ends_before_what_was_read_is_an_error_or_goes_on_at_its_end(
     known = {topic: {"0": 7}}
     with pytest.raises(LostDataError, match="ends before offset 1, but was read up to 7 before"):
         stream(topic).latestOffset(known, ALL)
+    once = stream(topic)
+    once.prepareForTriggerAvailableNow()
+    with pytest.raises(LostDataError, match="ends before offset 1"):
+        once.latestOffset(known, ALL)
     forgiving = stream(topic, **FORGIVING)
     step = forgiving.latestOffset(known, ALL)
     assert without_ids(step) == {topic: {"0": 1}}

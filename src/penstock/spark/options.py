@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -146,13 +146,13 @@ class _Given:
         if text is None:
             return default
         if text.strip().lower() not in values:
-            wrong(name, text, " or ".join(values))
+            _wrong(name, text, " or ".join(values))
         return values[text.strip().lower()]
 
     def positive(self, name: str) -> int | None:
         text = self.text(name)
         if text is not None and not (text.strip().isascii() and text.strip().isdigit() and int(text) > 0):
-            wrong(name, text, "a whole number above 0")
+            _wrong(name, text, "a whole number above 0")
         return None if text is None else int(text)
 
     def by_partition(self, name: str) -> dict[TopicPartition, int] | None:
@@ -168,30 +168,23 @@ class _Given:
                 if number != "id"
             }
         except ValueError:
-            wrong(name, text, 'JSON such as {"topic": {"0": 5, "1": 7}}')
+            _wrong(name, text, 'JSON such as {"topic": {"0": 5, "1": 7}}')
 
 
-def wrong(name: str, text: str, expected: str) -> NoReturn:
+def _wrong(name: str, text: str, expected: str) -> NoReturn:
     raise ConfigError(f"The option {name} is {text!r:.200}, which is not {expected}.")
 
 
-def connecting(text: Callable[[str], str | None]) -> Connecting:
-    """From `kafka.bootstrap.servers` and its like, looked up by `text`; the sink has the same."""
-    bootstrap = text("kafka.bootstrap.servers") or text("bootstrap")
+def _connecting(given: _Given) -> Connecting:
+    bootstrap = given.text("kafka.bootstrap.servers") or given.text("bootstrap")
     if not bootstrap:
         raise ConfigError("No broker is named. Set the option kafka.bootstrap.servers, for example to 127.0.0.1:9092.")
     parse_bootstrap(bootstrap)
-    protocol = text("kafka.security.protocol") or "PLAINTEXT"
+    protocol = given.text("kafka.security.protocol") or "PLAINTEXT"
     if protocol.upper() != "PLAINTEXT":
         raise ConfigError(f"kafka.security.protocol {protocol} is not supported yet: use a PLAINTEXT listener.")
-    timeout = text("kafka.default.api.timeout.ms") or str(API_TIMEOUT_MS)
-    if not timeout.isdigit():
-        wrong("kafka.default.api.timeout.ms", timeout, "a number of milliseconds")
-    return Connecting(bootstrap, text("kafka.client.id") or CLIENT_ID, int(timeout))
-
-
-def _connecting(given: _Given) -> Connecting:
-    return connecting(given.text)
+    timeout_ms = given.positive("kafka.default.api.timeout.ms") or API_TIMEOUT_MS
+    return Connecting(bootstrap, given.text("kafka.client.id") or CLIENT_ID, timeout_ms)
 
 
 def _read_options(given: _Given, starting: Bound, ending: Bound) -> ReadOptions:
@@ -224,23 +217,23 @@ def _subscription(given: _Given) -> Subscription:
     if names[0] == "subscribePattern":
         return _matching(text)
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
-    return Named(topics) if topics else wrong("subscribe", text, "the name of a topic")
+    return Named(topics) if topics else _wrong("subscribe", text, "the name of a topic")
 
 
 def _matching(text: str) -> Matching:
     try:
         re.compile(text)
     except re.error as error:
-        wrong("subscribePattern", text, f"a regular expression ({error})")
-    return Matching(text) if text else wrong("subscribePattern", text, "a regular expression")
+        _wrong("subscribePattern", text, f"a regular expression ({error})")
+    return Matching(text) if text else _wrong("subscribePattern", text, "a regular expression")
 
 
 def _assigned(text: str) -> Assigned:
     try:
         found = [TopicPartition(topic, _whole(n)) for topic, numbers in _object(text).items() for n in _list(numbers)]
     except ValueError:
-        wrong("assign", text, 'JSON such as {"topic": [0, 1]}')
-    return Assigned(tuple(sorted(set(found)))) if found else wrong("assign", text, "one partition at least")
+        _wrong("assign", text, 'JSON such as {"topic": [0, 1]}')
+    return Assigned(tuple(sorted(set(found)))) if found else _wrong("assign", text, "one partition at least")
 
 
 def _bound(given: _Given, side: str) -> Bound | None:
@@ -251,7 +244,7 @@ def _bound(given: _Given, side: str) -> Bound | None:
     timestamp = given.text(f"{side}Timestamp")
     if timestamp is not None:
         if not timestamp.strip().isdigit():
-            wrong(f"{side}Timestamp", timestamp, "a number of milliseconds since 1970")
+            _wrong(f"{side}Timestamp", timestamp, "a number of milliseconds since 1970")
         return AtTime(f"{side}Timestamp", int(timestamp), {}, or_latest)
     timestamps = given.by_partition(f"{side}OffsetsByTimestamp")
     if timestamps is not None:
@@ -261,7 +254,7 @@ def _bound(given: _Given, side: str) -> Bound | None:
     if text in _POSITIONS:
         return Everywhere(_POSITIONS[text])
     if text and not text.startswith("{"):
-        wrong(name, text, 'earliest, latest, or JSON such as {"topic": {"0": 5}}')
+        _wrong(name, text, 'earliest, latest, or JSON such as {"topic": {"0": 5}}')
     offsets = given.by_partition(name)
     return None if offsets is None else AtOffsets(name, offsets)
 
@@ -280,7 +273,7 @@ def _duration_ms(given: _Given, name: str, default: int) -> int:
         return default
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match[2] not in _UNITS_MS:
-        wrong(name, text, "a time such as 500ms, 30s, 15m or 2h")
+        _wrong(name, text, "a time such as 500ms, 30s, 15m or 2h")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 

@@ -159,7 +159,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._report(
                 f"Partition {where}: offsets {offset} to before {earliest} were deleted before they were read."
             )
-        if offset > snapshot.latest[where] and self._available_now is None:
+        if offset > snapshot.latest[where]:
             end = list_offsets(self._cluster, {where: LATEST}, isolation_level=READ_UNCOMMITTED)[where].offset
             if offset > end:  # more than an open transaction that was read before, uncommitted
                 self._report(f"Partition {where} ends before offset {end}, but was read up to {offset} before.")
