@@ -13,7 +13,7 @@ from penstock.errors import MalformedError
 from penstock.wire import header
 from penstock.wire.api import api_versions, fetch, metadata, produce
 from penstock.wire.compile import codec, decode
-from penstock.wire.frame import FrameReader, encode_request, encode_response, read_size
+from penstock.wire.frame import FrameReader, InPlace, encode_request, encode_request_parts, encode_response, read_size
 
 LIMIT = 1000
 
@@ -117,6 +117,31 @@ def test_a_request_takes_no_slices():
     request = produce.ProduceRequest(topic_data=[produce.TopicProduceData(partition_data=[partition])])
     with pytest.raises(AssertionError):
         encode_request(produce.API, 9, 0, None, request)
+
+
+def test_records_in_place_are_pieces_of_the_same_request():
+    def request(records):
+        partitions = [produce.PartitionProduceData(index=number, records=each) for number, each in enumerate(records)]
+        return produce.ProduceRequest(topic_data=[produce.TopicProduceData(partition_data=partitions)])
+
+    for version in produce.API.versions:
+        records = [b"first", b"", b"x" * 1000]
+        whole = encode_request(produce.API, version, 7, "me", request(records))
+        parts = encode_request_parts(produce.API, version, 7, "me", request([InPlace(each) for each in records]))
+        assert b"".join(parts) == whole
+        assert [part for part in parts if part is records[2]]
+
+
+def test_an_unfinished_frame_can_be_completed_elsewhere():
+    reader = FrameReader(100)
+    assert reader.partial_size == 0
+    assert reader.feed(b"\x00\x00\x00\x01a\x00\x00") == [b"a"]
+    assert reader.partial_size == 0
+    assert reader.feed(b"\x00\x05bc") == []
+    assert reader.partial_size == 9
+    whole = reader.take_partial() + b"def"
+    assert not reader.has_partial
+    assert reader.feed(whole) == [b"bcdef"]
 
 
 def test_bytes_after_a_message_are_ignored():

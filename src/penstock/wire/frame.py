@@ -114,6 +114,7 @@ def encode_request_parts(
     parts: list[Bytes] = []
     start = 0
     for position, piece in splices:
+        assert isinstance(piece, InPlace), "a client sends no slices of files"
         parts += [view[start:position], piece.data]
         start = position
     parts.append(view[start:])
