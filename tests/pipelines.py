@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from penstock.spark.pipelines.graph import load_graph
 from penstock.spark.pipelines.progress import FlowProgress, State
 from penstock.spark.pipelines.project import Project, load_project
-from penstock.spark.pipelines.ready import load_ready, write_project
-from penstock.spark.pipelines.runner import Runner
+from penstock.spark.pipelines.ready import init_project
+from penstock.spark.pipelines.runner import Runner, run_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WAIT_SECONDS = 120.0
+
 
 def make_project(directory: Path, ready: str, **values: str) -> Project:
-    """A project as `penstock pipeline init` makes it."""
-    write_project(directory, load_ready(ready), values)
+    """A project as `penstock pipeline init` makes it; or one flow more in a project."""
+    init_project(directory, ready, **values)
     return load_project(directory / "spark-pipeline.yml")
 
 
-def runner_of(
-    spark: SparkSession, project: Project, watcher: Callable[[FlowProgress], None] = lambda progress: None
-) -> Runner:
-    return Runner(spark, project.storage, load_graph(project, spark), watcher)
+class Streaming:
+    """The flows of a project kept on, as `penstock pipeline stream` does, from `with` to its end."""
+
+    def __init__(self, spark: SparkSession, project: Project) -> None:
+        self._spark = spark
+        self.progress: dict[str, FlowProgress] = {}
+        self._runner = Runner(spark, project.storage, load_graph(project, spark), self._take)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._ended: list[FlowProgress] = []
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        if kind is None:
+            assert [each.error for each in self._ended if each.state is State.FAILED] == []
+
+    def wait_until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not condition():
+            assert self._thread.is_alive(), self._error
+            assert time.monotonic() < deadline, self.progress
+            time.sleep(0.1)
+
+    def _take(self, progress: FlowProgress) -> None:
+        self.progress[progress.flow] = progress
+
+    def _run(self) -> None:
+        try:
+            # A thread that starts queries needs an active session of its own, where Spark looks for data sources.
+            self._spark._jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
+            self._ended = self._runner.stream((), self._stop)
+        except Exception as error:
+            self._error = error
+            raise
 
 
 def run(spark: SparkSession, project: Project) -> FlowProgress:
     """As `penstock pipeline run` does, of a project with one flow; it must not fail."""
-    (ended,) = runner_of(spark, project).run()
+    (ended,) = run_project(spark, project.directory)
     assert ended.state is State.DONE, ended.error
     return ended

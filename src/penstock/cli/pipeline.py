@@ -6,6 +6,7 @@ is found on the machine or comes with that. `init` and `status` start neither Sp
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.bootstrap import bootstrap_option, connect, json_option, parse_settings
+from penstock.cli.bootstrap import ENVIRONMENT_VARIABLE, bootstrap_option, connect, json_option, parse_settings
 from penstock.cli.invocation import typed_command
 from penstock.cli.output import note, show_json, show_table
 from penstock.cli.pipeline_move import move_group
@@ -52,13 +53,16 @@ command.add_command(move_group)
 @click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
 @json_option
 def init(directory: Path, ready: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Make a project in DIRECTORY from a ready pipeline: lake, live, mirror, load, upsert or delta.
+    """Make a project in DIRECTORY from a ready pipeline, or add it to one: lake, live, mirror, load, upsert or delta.
 
-    KEY=VALUE sets what stands at the top of the pipeline's file, for example topic=orders path=lake."""
+    KEY=VALUE sets what stands at the top of the pipeline's file, for example topic=orders path=lake. The broker is
+    bootstrap=HOST:PORT, or what PENSTOCK_BOOTSTRAP says."""
     from penstock.spark.pipelines.ready import load_ready, write_project
 
     pipeline = load_ready(ready)
     values = parse_settings(settings, "KEY=VALUE")
+    if "bootstrap" in pipeline.settings and os.environ.get(ENVIRONMENT_VARIABLE):
+        values = {"bootstrap": os.environ[ENVIRONMENT_VARIABLE], **values}
     files = write_project(directory, pipeline, values)
     if as_json:
         show_json({"project": str(directory), "ready": ready, "files": [str(path) for path in files]})
@@ -78,7 +82,9 @@ def init(directory: Path, ready: str, settings: tuple[str, ...], as_json: bool) 
 @json_option
 def validate(path: Path, master: str | None, confs: tuple[str, ...], as_json: bool) -> None:
     """Check a project without running it: its files, flows, options and topics."""
-    with _runner(path, master, confs, lambda progress: None) as runner:
+    from penstock.spark.pipelines.progress import unwatched
+
+    with _runner(path, master, confs, unwatched) as runner:
         flows = {name: (frame.isStreaming, frame.columns) for name, frame in runner.frames().items()}
     if as_json:
         show_json(

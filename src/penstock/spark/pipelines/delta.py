@@ -9,15 +9,16 @@ from pyspark.sql.functions import to_date
 BOOTSTRAP = "127.0.0.1:9092"
 TOPIC = "orders"
 PATH = "/data/delta/orders"
+BATCH = "500000"  # messages that a batch takes at most
 
 spark = SparkSession.active()
 
 dp.create_sink("delta", "delta", {"path": PATH, "partition": "date"})
 
 
-@dp.append_flow(target="delta", name=f"{TOPIC}-delta")
+@dp.append_flow(target="delta", name="delta")
 def flow() -> DataFrame:
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("subscribe", TOPIC).option("startingOffsets", "earliest")
-    messages = reader.option("maxOffsetsPerTrigger", "500000").option("kafka.group.id", f"{TOPIC}-delta").load()
+    messages = reader.option("maxOffsetsPerTrigger", BATCH).option("kafka.group.id", f"{TOPIC}-delta").load()
     return messages.withColumn("date", to_date("timestamp"))

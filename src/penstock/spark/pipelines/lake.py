@@ -15,13 +15,14 @@ START = "earliest"  # or "latest", or offsets as JSON: {"orders": {"0": 100}}
 START_TIME = ""  # milliseconds since 1970; wins over START
 END = ""  # offsets as JSON; ends the load there
 END_TIME = ""  # milliseconds since 1970
+BATCH = "1000000"  # messages that a batch of the stream takes at most
 
 spark = SparkSession.active()
 
 dp.create_sink("lake", "lake", {"path": PATH})
 
 
-@dp.append_flow(target="lake", name=f"{TOPIC}-lake")
+@dp.append_flow(target="lake", name="lake")
 def flow() -> DataFrame:
     is_bounded = bool(END or END_TIME)
     reader = (spark.read if is_bounded else spark.readStream).format("penstock")
@@ -32,7 +33,7 @@ def flow() -> DataFrame:
         "startingTimestamp": START_TIME,
         "endingOffsets": END,
         "endingTimestamp": END_TIME,
-        "maxOffsetsPerTrigger": "" if is_bounded else "1000000",
+        "maxOffsetsPerTrigger": "" if is_bounded else BATCH,
         "minPartitions": "16" if is_bounded else "",
         "kafka.group.id": f"{TOPIC}-lake",  # its lag: penstock group describe
         "includeHeaders": "true",

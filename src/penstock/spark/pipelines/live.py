@@ -21,7 +21,7 @@ spark = SparkSession.active()
 dp.create_sink("live", "penstock", {"kafka.bootstrap.servers": BOOTSTRAP, "topic": TARGET})
 
 
-@dp.append_flow(target="live", name=f"{TOPIC}-live")
+@dp.append_flow(target="live", name="live")
 def flow() -> DataFrame:
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("subscribe", TOPIC).option("startingOffsets", START)

@@ -29,7 +29,7 @@ spark = SparkSession.active()
 dp.create_sink("load", "penstock", {"kafka.bootstrap.servers": BOOTSTRAP, "topic": TOPIC})
 
 
-@dp.append_flow(target="load", name=f"{TOPIC}-load")
+@dp.append_flow(target="load", name="load")
 def flow() -> DataFrame:
     if KIND in ("jdbc", "duckdb"):
         schema = (stage_jdbc if KIND == "jdbc" else stage_duckdb)(spark, PATH, QUERY, STAGING)

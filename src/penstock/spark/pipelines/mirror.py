@@ -14,6 +14,7 @@ from penstock.spark.pipelines.sinks.mirror import MirrorDataSource
 SOURCE = "127.0.0.1:9092"
 TARGET = "127.0.0.1:9192"
 TOPICS = "orders"  # names with commas between, or a pattern after a ~: "~shop[.].*"
+BATCH = "500000"  # messages that a batch takes at most
 
 spark = SparkSession.active()
 spark.dataSource.register(MirrorDataSource)
@@ -26,4 +27,4 @@ def flow() -> DataFrame:
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", SOURCE)
     wanted = ("subscribePattern", TOPICS[1:]) if TOPICS.startswith("~") else ("subscribe", TOPICS)
     reader = reader.option(*wanted).option("startingOffsets", "earliest").option("includeHeaders", "true")
-    return reader.option("maxOffsetsPerTrigger", "500000").option("kafka.group.id", "penstock-mirror").load()
+    return reader.option("maxOffsetsPerTrigger", BATCH).option("kafka.group.id", "penstock-mirror").load()

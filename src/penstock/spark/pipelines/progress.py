@@ -77,6 +77,10 @@ Watcher = Callable[[FlowProgress], None]
 """Is told whenever something changed: a batch is done, a state is another."""
 
 
+def unwatched(progress: FlowProgress) -> None:
+    """Nobody looks."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Span:
     read: int

@@ -14,10 +14,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from penstock.errors import ConfigError
+from penstock.spark.pipelines.project import SPEC_NAMES
 
 NAMES = ("lake", "live", "mirror", "load", "upsert", "delta")
-PATHS = ("path", "staging")
+PATHS = ("path", "staging", "database")
 """Constants that are places."""
+
+SQLITE = "sqlite:///"
+"""Before a path; a fourth slash begins an absolute one."""
 
 SPEC = """\
 # A pipeline project. `penstock pipeline run` reads it, and Spark's own `spark-pipelines run`.
@@ -56,22 +60,28 @@ def load_ready(name: str) -> Ready:
     return Ready(name, summary, source, {key: ast.literal_eval(node) for key, node in _constants(tree).items()})
 
 
+def init_project(directory: str | Path, name: str, **values: str) -> list[Path]:
+    """As `penstock pipeline init DIRECTORY NAME KEY=VALUE...`."""
+    return write_project(Path(directory), load_ready(name), values)
+
+
 def write_project(directory: Path, ready: Ready, values: Mapping[str, str]) -> list[Path]:
-    """Make the project; the files that were written. ConfigError when the directory has something in it."""
+    """Make the project, or add to one; the files that were written. ConfigError when something is in the way."""
     for key in values:
         if key not in ready.settings:
             near = get_close_matches(key, ready.settings, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(ready.settings)}."
             raise ConfigError(f"The pipeline {ready.name!r} has no setting {key!r}; {hint}")
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ConfigError(f"{directory} is there already and not empty. Nothing was written.")
+    spec, flow = directory / SPEC_NAMES[0], directory / "transformations" / f"{ready.name}.py"
+    if directory.exists() and not spec.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ConfigError(f"{directory} is there already, and is no pipeline project. Nothing was written.")
+    if flow.exists():
+        raise ConfigError(f"{flow} is there already. Nothing was written.")
     places = {key: _absolute(value) if key in PATHS else value for key, value in values.items()}
-    files = {
-        directory / "spark-pipeline.yml": SPEC.format(
-            name=directory.resolve().name, storage=(directory.resolve() / "storage").as_uri()
-        ),
-        directory / "transformations" / f"{ready.name}.py": _with_values(ready.source, places),
-    }
+    files = {flow: _with_values(ready.source, places)}
+    if not spec.exists():
+        storage = (directory.resolve() / "storage").as_uri()
+        files = {spec: SPEC.format(name=directory.resolve().name, storage=storage), **files}
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -101,5 +111,7 @@ def _with_values(source: str, values: Mapping[str, str]) -> str:
 
 
 def _absolute(place: str) -> str:
+    if place.startswith(SQLITE) and not place.startswith(f"{SQLITE}/"):
+        return f"{SQLITE}{Path(place.removeprefix(SQLITE)).absolute()}"
     is_elsewhere = "://" in place or place.startswith(("jdbc:", "file:"))
     return place if is_elsewhere else str(Path(place).absolute())

@@ -15,15 +15,19 @@ After a crash a flow repeats the batch that was not noted as done; see `sinks` f
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigError
 from penstock.spark.pipelines.checkpoints import Storage
-from penstock.spark.pipelines.progress import FlowProgress, State, Watcher
+from penstock.spark.pipelines.graph import Graph, load_graph
+from penstock.spark.pipelines.progress import FlowProgress, State, Watcher, unwatched
+from penstock.spark.pipelines.project import find_project
 from penstock.spark.pipelines.reasons import reason
 from penstock.spark.pipelines.sinks import Batch, batch_writer
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.spark.pipelines.graph import Graph
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 FIRST_PAUSE_SECONDS = 1.0
@@ -42,10 +46,16 @@ MAX_FAILURES = 10
 """In a row: about four minutes of trying."""
 
 
+def run_project(spark: SparkSession, directory: str | Path, flows: Sequence[str] = ()) -> list[FlowProgress]:
+    """As `penstock pipeline run DIRECTORY`, in a session that is there; how each flow ended."""
+    project = find_project(Path(directory))
+    return Runner(spark, project.storage, load_graph(project, spark)).run(flows)
+
+
 class Runner:
     """The flows of one project in one Spark session."""
 
-    def __init__(self, spark: SparkSession, storage: str, graph: Graph, watcher: Watcher) -> None:
+    def __init__(self, spark: SparkSession, storage: str, graph: Graph, watcher: Watcher = unwatched) -> None:
         self._spark = spark
         self._storage = Storage(storage)
         self._graph = graph
@@ -58,16 +68,16 @@ class Runner:
 
     def run(self, names: Sequence[str] = ()) -> list[FlowProgress]:
         """Read what is there and end; how each flow ended."""
-        running = [self._flow(name, frame) for name, frame in self._chosen(names).items()]
-        for flow in running:
-            flow.start(available_now=True)
-        for flow in running:
-            flow.write_once()
-        while any(flow.is_active for flow in running):
+        with self._flows(self._chosen(names)) as running:
             for flow in running:
-                flow.poll()
-            time.sleep(POLL_SECONDS)
-        return [flow.finish(State.DONE) for flow in running]
+                flow.start(available_now=True)
+            for flow in running:
+                flow.write_once()
+            while any(flow.is_active for flow in running):
+                for flow in running:
+                    flow.poll()
+                time.sleep(POLL_SECONDS)
+            return [flow.finish(State.DONE) for flow in running]
 
     def stream(self, names: Sequence[str], stop: threading.Event, every_seconds: float = 0.0) -> list[FlowProgress]:
         """Keep the flows on until `stop` is set, or none is left."""
@@ -75,16 +85,16 @@ class Runner:
         for name, frame in frames.items():
             if not frame.isStreaming:
                 raise ConfigError(f"Flow {name!r} is no stream, it is written once: use `penstock pipeline run`.")
-        running = [self._flow(name, frame) for name, frame in frames.items()]
-        for flow in running:
-            flow.start(every_seconds=every_seconds)
-        while not stop.wait(POLL_SECONDS):
+        with self._flows(frames) as running:
             for flow in running:
-                flow.poll()
-                flow.maybe_restart(time.monotonic())
-            if all(flow.progress.state is State.FAILED for flow in running):
-                break
-        return [flow.finish(State.STOPPED) for flow in running]
+                flow.start(every_seconds=every_seconds)
+            while not stop.wait(POLL_SECONDS):
+                for flow in running:
+                    flow.poll()
+                    flow.maybe_restart(time.monotonic())
+                if all(flow.progress.state is State.FAILED for flow in running):
+                    break
+            return [flow.finish(State.STOPPED) for flow in running]
 
     def _chosen(self, names: Sequence[str]) -> dict[str, DataFrame]:
         unknown = [name for name in names if name not in self._graph.flows]
@@ -104,9 +114,18 @@ class Runner:
             raise ConfigError(f"Flow {flow.name!r}: {reason(error)}") from None
         return frame
 
-    def _flow(self, name: str, frame: DataFrame) -> _RunningFlow:
-        flow = self._graph.flows[name]
-        return _RunningFlow(flow, self._graph.sink_of(flow), frame, self._storage, self._watcher)
+    @contextmanager
+    def _flows(self, frames: Mapping[str, DataFrame]) -> Iterator[list[_RunningFlow]]:
+        """Ready to be started; whatever happens, none is left running."""
+        flows = [(self._graph.flows[name], frame) for name, frame in frames.items()]
+        running = [
+            _RunningFlow(flow, self._graph.sink_of(flow), frame, self._storage, self._watcher) for flow, frame in flows
+        ]
+        try:
+            yield running
+        finally:
+            for each in running:
+                each.stop()
 
 
 class _RunningFlow:
@@ -171,10 +190,17 @@ class _RunningFlow:
         if self.progress.state is State.WAITING and self._query is None and now >= self._restart_at:
             self._start_query()
 
+    def stop(self) -> None:
+        """A batch in the middle is given up, and done again at the next start."""
+        if self._query is not None and self._query.isActive:
+            try:
+                self._query.stop()
+            except Exception as error:  # it waits for something that is away, for longer than Spark wants to wait
+                log.warning("Flow %r does not stop: %s", self._flow.name, reason(error))
+
     def finish(self, state: State) -> FlowProgress:
         """Stop it if it runs; `state` is what it then is, unless it failed."""
-        if self._query is not None and self._query.isActive:
-            self._query.stop()
+        self.stop()
         self.poll()
         if self.progress.state is not State.FAILED:
             self._say(state)

@@ -29,8 +29,10 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.streaming.stopTimeout": "20s",
 }
-"""Dates of files are in UTC everywhere, and the terminal is ours. A project or --conf may say otherwise."""
+"""Dates of files are in UTC everywhere, the terminal is ours, and a query that waits for a broker does not keep us from
+stopping. A project or --conf may say otherwise."""
 
 PACKAGES = ("penstock", "pyspark_penstock")
 

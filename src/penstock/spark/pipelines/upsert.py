@@ -16,17 +16,18 @@ DATABASE = "sqlite:////data/orders.db"  # or postgresql://user@host/database
 TABLE = "orders"  # it exists, with KEY as its primary key
 KEY = "id"
 COLUMNS = "id STRING, item STRING, amount DOUBLE"  # of the JSON and of the table, as Spark types
+BATCH = "100000"  # messages that a batch takes at most
 
 spark = SparkSession.active()
 
 dp.create_sink("upsert", "upsert", {"url": DATABASE, "table": TABLE, "key": KEY, "delete": "is_deleted"})
 
 
-@dp.append_flow(target="upsert", name=f"{TOPIC}-upsert")
+@dp.append_flow(target="upsert", name="upsert")
 def flow() -> DataFrame:
     reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", BOOTSTRAP)
     reader = reader.option("subscribe", TOPIC).option("startingOffsets", "earliest")
-    messages = reader.option("maxOffsetsPerTrigger", "100000").option("kafka.group.id", f"{TOPIC}-upsert").load()
+    messages = reader.option("maxOffsetsPerTrigger", BATCH).option("kafka.group.id", f"{TOPIC}-upsert").load()
     parsed = messages.select(
         col("key").cast("string").alias("message_key"),
         from_json(col("value").cast("string"), COLUMNS).alias("row"),
