@@ -35,6 +35,7 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
+from penstock import __version__
 from penstock.client.cluster import Cluster
 from penstock.client.coordinator import GROUP, TRANSACTION, find_coordinator
 from penstock.client.metadata import error_code
@@ -151,7 +152,7 @@ class TransactionalSession:
 
     def _asks_version_2(self, deadline: float) -> bool:
         """The level is the cluster's, and may be raised while it runs: it is asked for with each taking of the id."""
-        request = ApiVersionsRequest(client_software_name="penstock", client_software_version="1")
+        request = ApiVersionsRequest(client_software_name="penstock", client_software_version=__version__)
         answer = cast("ApiVersionsResponse", self.ask(api_versions.API, request, deadline))
         levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return levels.get(FEATURE, 0) >= EPOCH_PER_TRANSACTION
