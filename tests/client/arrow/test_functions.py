@@ -127,3 +127,9 @@ def test_arrow_is_loaded_only_when_it_is_used() -> None:
     code = f"import sys, penstock, penstock.client.cluster; {look}; penstock.read; {look}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_without_pyarrow_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['pyarrow'] = None; import penstock; penstock.read"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'penstock[client]'" in done.stderr

@@ -10,5 +10,14 @@
     rows.py         the columns that are written, checked and brought into shape
     placement.py    which row goes to which partition
 
-It needs pyarrow, and nothing of Spark.
+It needs pyarrow, which is an extra, and nothing of Spark.
 """
+
+from __future__ import annotations
+
+try:
+    import pyarrow  # noqa: F401 (only whether it is there)
+except ImportError as error:
+    raise ImportError(
+        "penstock.read and penstock.write need pyarrow. Install it with: pip install 'penstock[client]'"
+    ) from error
