@@ -47,14 +47,14 @@ fmt: $(TESTS) ## Put the code in order
 clean: ## Remove everything that was built or installed here
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
-	rm -f src/penstock/wire/kernel*.so src/penstock/wire/kernel.c
+	rm -f src/penstock/wire/kernel*.so src/penstock/wire/kernel*.c
 
 $(VENV)/bin/python:
 	@echo "Penstock: making a Python environment in $(VENV)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "The environment could not be made. On Debian: apt install python3-venv"; exit 1; }
 
-$(STAMP): pyproject.toml setup.py src/penstock/wire/kernel.py | $(VENV)/bin/python
+$(STAMP): pyproject.toml setup.py $(wildcard src/penstock/wire/kernel*.py) | $(VENV)/bin/python
 	@echo "Penstock: installing (a minute the first time)"
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[client]'
 	@touch $@

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client.arrow.placement import CRC_TABLE
-from penstock.client.partitioner import consistent_random, murmur2_random
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire import columns as columns_module
 from penstock.wire import kernel as installed_kernel
@@ -320,37 +318,6 @@ def test_writing_outside_the_target_is_refused(kernel: ModuleType) -> None:
     for start in (-1, 1):
         with pytest.raises(ValueError):
             encoder.fit(start, 10, 10)
-
-
-@each_kernel
-@given(keys=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=50), count=st.integers(1, 2**31 - 1))
-def test_keys_are_placed_as_by_the_partitioners_of_other_clients(
-    kernel: ModuleType, keys: list[bytes | None], count: int
-) -> None:
-    column = pa.array(keys, pa.binary())
-    validity, offsets, data = column.buffers()
-    bits = None if validity is None else memoryview(validity).cast("B")
-    binary = kernel.Binary(memoryview(data or b"").cast("B"), memoryview(offsets).cast("B").cast("i"), bits)
-    for is_murmur2, partitioner in ((False, consistent_random), (True, murmur2_random)):
-        chosen = array.array("i", [7] * len(keys))
-        kernel.choose_partitions(binary, count, is_murmur2, CRC_TABLE, chosen)
-        expected = [partitioner(key, count) for key in keys]
-        assert list(chosen) == [-1 if partition is None else partition for partition in expected]
-
-
-def test_partitions_that_do_not_fit_are_refused(kernel: ModuleType) -> None:
-    good = kernel.Binary(memoryview(b"ab"), memoryview(array.array("i", [0, 1, 2])), None)
-    bad = kernel.Binary(memoryview(b"ab"), memoryview(array.array("i", [0, 1, 9])), None)
-    two = array.array("i", [0, 0])
-    for column, count, table, out in (
-        (good, 0, CRC_TABLE, two),
-        (good, 2**31, CRC_TABLE, two),
-        (good, 3, CRC_TABLE[:255], two),
-        (good, 3, CRC_TABLE, two[:1]),
-        (bad, 3, CRC_TABLE, two),
-    ):
-        with pytest.raises(ValueError):
-            kernel.choose_partitions(column, count, False, table, out)
 
 
 def test_columns_may_be_made_in_memory_that_is_given(kernel: ModuleType) -> None:

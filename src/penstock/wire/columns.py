@@ -185,21 +185,20 @@ def _encoder(columns: Columns) -> Encoder:
     timestamps = memoryview(columns.timestamps).cast("B").cast("q")
     if len(timestamps) != columns.row_count:
         raise ValueError(f"{len(timestamps)} timestamps are there for {columns.row_count} rows.")
-    keys = None if columns.keys is None else to_kernel(columns.keys)
+    keys = None if columns.keys is None else _to_kernel(columns.keys)
     if columns.headers is None:
-        return Encoder(timestamps, keys, to_kernel(columns.values))
+        return Encoder(timestamps, keys, _to_kernel(columns.values))
     headers = columns.headers
     return Encoder(
         timestamps,
         keys,
-        to_kernel(columns.values),
+        _to_kernel(columns.values),
         memoryview(headers.offsets).cast("B").cast("i"),
-        to_kernel(headers.keys),
-        to_kernel(headers.values),
+        _to_kernel(headers.keys),
+        _to_kernel(headers.values),
     )
 
 
-def to_kernel(column: BinaryColumn) -> Binary:
-    """The column as the kernel takes it."""
+def _to_kernel(column: BinaryColumn) -> Binary:
     validity = None if column.validity is None else memoryview(column.validity).cast("B")
     return Binary(memoryview(column.data).cast("B"), memoryview(column.offsets).cast("B").cast("i"), validity)

@@ -4,7 +4,7 @@
 
 One source in Cython's pure-Python mode. `setup.py` compiles it to C; without a compiler this same file runs, with the
 same results and a three-hundredth of the speed (`benchmarks/kernel.py`). So it is written in what both understand: a
-pointer in the compiled form is a `memoryview` in the other, and both are read as `data[i]`. Nothing else is compiled.
+pointer in the compiled form is a `memoryview` in the other, and both are read as `data[i]`. Only `kernel_keys` is too.
 
 Bytes of one record, all lengths and deltas as zigzag varints:
 
@@ -41,8 +41,6 @@ COMPILED = cython.compiled
 MIN_RECORD_SIZE = cython.declare(cython.Py_ssize_t, 7)
 """Length, attributes, two deltas, no key, no value, no headers: a byte each."""
 MAX_INT32 = cython.declare(cython.longlong, 0x7FFFFFFF)
-MAX_UINT32 = cython.declare(cython.longlong, 0xFFFFFFFF)
-MURMUR2_SEED = cython.declare(cython.longlong, 0x9747B28C)
 MAX_INT64 = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 MIN_INT64 = cython.declare(cython.longlong, -MAX_INT64 - 1)
 
@@ -643,87 +641,6 @@ class Encoder:
             pos = _write_bytes(self.header_keys, header, out, pos)
             pos = _write_bytes(self.header_values, header, out, pos)
         return pos
-
-
-def choose_partitions(
-    keys: Binary,
-    partition_count: cython.longlong,
-    is_murmur2: cython.bint,
-    crc_table: cython.const[cython.uint][::1],
-    out: cython.int[::1],
-) -> None:
-    """The partition of each key by Java's murmur2 or librdkafka's CRC-32; -1 where a row has no key.
-
-    For CRC-32 an empty key is none. `crc_table` has the 256 remainders of that polynomial.
-    """
-    row: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    bad: cython.Py_ssize_t = -1
-    table: cython.p_uint
-    if partition_count < 1 or partition_count > MAX_INT32 or len(out) < keys.rows or len(crc_table) != 256:
-        raise ValueError("There is a partition for every row, and a table of 256 remainders.")
-    if cython.compiled:
-        table = cython.cast(cython.p_uint, cython.address(crc_table[0]))
-    else:
-        table = crc_table
-    with cython.nogil:
-        for row in range(keys.rows):
-            size = keys._size(row)
-            if size < -1:
-                bad = row
-                break
-            if size < 0 or (size == 0 and not is_murmur2):
-                out[row] = -1
-            elif is_murmur2:
-                out[row] = (_murmur2(keys.data, keys.offsets[row], size) & 0x7FFFFFFF) % partition_count
-            else:
-                out[row] = _crc32(keys.data, keys.offsets[row], size, table) % partition_count
-    if bad >= 0:
-        raise ValueError(f"Row {bad} has an offset out of its column.")
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _crc32(
-    data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t, table: cython.p_uint
-) -> cython.longlong:
-    value: cython.ulonglong = MAX_UINT32
-    at: cython.Py_ssize_t
-    for at in range(start, start + size):
-        value = table[(value ^ data[at]) & 0xFF] ^ (value >> 8)
-    return value ^ MAX_UINT32
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _murmur2(data: cython.p_uchar, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.longlong:
-    """MurmurHash2 of 32 bits with the seed of Kafka's Java client; sums stay below 64 bits and are cut to 32."""
-    value: cython.ulonglong = MURMUR2_SEED
-    word: cython.ulonglong
-    byte: cython.ulonglong
-    shift: cython.int
-    at: cython.Py_ssize_t
-    whole: cython.Py_ssize_t = start + (size >> 2 << 2)
-    value ^= size & MAX_UINT32
-    for at in range(start, whole, 4):
-        byte = data[at + 3]
-        word = data[at] | (data[at + 1] << 8) | (data[at + 2] << 16) | (byte << 24)
-        word = (word * 0x5BD1E995) & MAX_UINT32
-        word = ((word ^ (word >> 24)) * 0x5BD1E995) & MAX_UINT32
-        value = ((value * 0x5BD1E995) & MAX_UINT32) ^ word
-    if size & 3:
-        shift = 0
-        for at in range(whole, start + size):
-            byte = data[at]
-            value ^= byte << shift
-            shift += 8
-        value = (value * 0x5BD1E995) & MAX_UINT32
-    value = ((value ^ (value >> 13)) * 0x5BD1E995) & MAX_UINT32
-    return value ^ (value >> 15)
 
 
 @cython.cfunc

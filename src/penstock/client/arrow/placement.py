@@ -10,16 +10,15 @@ for `murmur2_random`.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.client.arrow.rows import kernel_column
+from penstock.client.arrow.rows import key_buffers
 from penstock.errors import ConfigError, ErrorCode, KafkaError
-from penstock.wire.kernel import choose_partitions
+from penstock.wire.kernel_keys import NO_PARTITION, choose_partitions
 
 BY_KEY = ("consistent_random", "murmur2_random")
 
@@ -29,21 +28,7 @@ RECORD_OVERHEAD = 16
 MAX_STRETCH_BYTES = 16 << 20
 """Rows that are placed, and copied if need be, at a time."""
 
-NO_PARTITION = -1
-CRC_POLYNOMIAL = 0xEDB88320
-
 Placed = Iterator[tuple[int, pa.RecordBatch]]
-
-
-def _crc_table() -> array[int]:
-    """The remainders of all bytes for zlib's CRC-32, which librdkafka uses for keys."""
-    remainders = list(range(256))
-    for _ in range(8):
-        remainders = [value >> 1 ^ (CRC_POLYNOMIAL if value & 1 else 0) for value in remainders]
-    return array("I", remainders)
-
-
-CRC_TABLE = _crc_table()
 
 
 class Placement:
@@ -94,7 +79,7 @@ class Placement:
         """Null where there is no key."""
         chosen = bytearray(4 * len(keys))
         out = memoryview(chosen).cast("i")
-        choose_partitions(kernel_column(keys), partition_count, self._is_murmur2, CRC_TABLE, out)
+        choose_partitions(*key_buffers(keys), partition_count, self._is_murmur2, out)
         partitions = pa.Array.from_buffers(pa.int32(), len(keys), [None, pa.py_buffer(chosen)], 0)
         has_none = pc.equal(partitions, NO_PARTITION)
         return pc.replace_with_mask(partitions, has_none, pa.scalar(None, pa.int32()))

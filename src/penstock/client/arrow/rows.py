@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from penstock.client.arrow.schema import HEADER, HEADERS, SchemaError
-from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns, to_kernel
-from penstock.wire.kernel import Binary
+from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns
 
 WRITABLE = ("key", "value", "headers", "topic", "partition", "timestamp")
 
@@ -130,9 +129,11 @@ def encodable(rows: pa.RecordBatch, now_ms: int) -> Columns:
     )
 
 
-def kernel_column(column: pa.Array) -> Binary:
-    """A binary column as the kernel takes it."""
-    return to_kernel(_binary(column))
+def key_buffers(column: pa.Array) -> tuple[memoryview, memoryview, memoryview | None]:
+    """Data, offsets and validity bits of a binary column, as the kernel takes them."""
+    keys = _binary(column)
+    validity = None if keys.validity is None else memoryview(keys.validity).cast("B")
+    return memoryview(keys.data).cast("B"), memoryview(keys.offsets).cast("B").cast("i"), validity
 
 
 def _timestamps(rows: pa.RecordBatch, now_ms: int) -> memoryview:
