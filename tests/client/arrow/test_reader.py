@@ -209,6 +209,25 @@ def test_reading_goes_on_when_the_broker_was_killed_and_is_back(tmp_path: Path, 
         assert [offset for partition, offset in pairs if partition == where.partition] == list(range(end))
 
 
+@pytest.mark.parametrize("on_missing", ["error", "skip"])
+def test_a_topic_that_was_created_anew_is_another_topic(tmp_path: Path, name: str, on_missing: str) -> None:
+    with PenstockProcess(tmp_path) as process, Cluster(process.bootstrap) as cluster:
+        Admin(cluster).create_topic(name)
+        penstock.write(name, pa.table({"value": ["old" * 1000] * 10_000}), process.bootstrap)
+        batches = read_ranges(cluster, {TopicPartition(name, 0): (0, 10_000)}, batch_rows=10, on_missing=on_missing)
+        read = [next(batches)]  # the stock is full now, and more is to come
+        Admin(cluster).delete_topic(name)
+        Admin(cluster).create_topic(name)
+        penstock.write(name, pa.table({"value": ["new" * 1000] * 10_000}), process.bootstrap)
+        if on_missing == "skip":
+            read += batches
+        else:
+            with pytest.raises(DataLossError, match=f"Partition {name}-0"):
+                read.extend(batches)
+    values = {value for batch in read for value in batch["value"].to_pylist()}
+    assert values == {b"old" * 1000}
+
+
 def test_the_stock_is_bounded_and_an_error_comes_after_what_was_before_it() -> None:
     made: list[int] = []
 

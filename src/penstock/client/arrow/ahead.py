@@ -3,16 +3,16 @@
     with Ahead(produce, size_of) as ahead:
         for item in ahead: ...
 
-`produce` is an iterator that runs in the thread; its items come out here in order, and its error after them. The thread
-stops when the stock is large enough and goes on when it was used. Leaving the `with` ends it, also in the middle: it
-notices between two items, so an item must not take for ever.
+`produce` is a generator that runs and is closed in the thread; its items come out here in order, and its error after
+them. The thread stops when the stock is large enough and goes on when it was used. Leaving the `with` ends it, also in
+the middle: it notices between two items, so an item must not take for ever.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class Ahead(Generic[T]):
     """A bounded queue and the thread that fills it."""
 
-    def __init__(self, produce: Iterator[T], size_of: Callable[[T], int], max_bytes: int) -> None:
+    def __init__(self, produce: Generator[T, None, None], size_of: Callable[[T], int], max_bytes: int) -> None:
         self._produce = produce
         self._size_of = size_of
         self._max_bytes = max_bytes
@@ -63,6 +63,7 @@ class Ahead(Generic[T]):
         try:
             for item in self._produce:
                 if not self._add(item):
+                    self._produce.close()
                     break
         except BaseException as error:  # it is the reader's: raised where the items are taken
             self._error = error

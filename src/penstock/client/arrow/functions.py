@@ -103,14 +103,10 @@ def read(
     """
     schema = topic_schema(columns, with_headers=headers)
     level = _isolation_level(isolation)
-    cluster = Cluster(bootstrap, **_timeout(timeout_ms))
-    try:
+    with Cluster(bootstrap, **_timeout(timeout_ms)) as cluster:
         ranges = _ranges(cluster, topic, start, end, level)
-    except BaseException:
-        cluster.close()
-        raise
     reader = RangeReader(
-        cluster,
+        cluster,  # a twin of it reads, when and if somebody takes the first batch
         ranges,
         schema=schema,
         isolation_level=level,
@@ -119,12 +115,7 @@ def read(
         timeout_ms=timeout_ms,
         on_missing=on_missing,
     )
-    return pa.RecordBatchReader.from_batches(schema, _closing(cluster, reader.batches()))
-
-
-def _closing(cluster: Cluster, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with cluster:
-        yield from batches
+    return pa.RecordBatchReader.from_batches(schema, reader.batches())
 
 
 async def read_async(topic: str, *args: Any, **kwargs: Any) -> AsyncIterator[pa.RecordBatch]:

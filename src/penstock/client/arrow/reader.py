@@ -12,12 +12,14 @@ Rules:
 - records that were deleted before we came are `DataLossError`, which names partition and offsets. With
   `on_missing="skip"` reading goes on at the first offset that there is. The same holds for a range that ends behind the
   partition's end;
+- a topic that was deleted and created anew in between is a `DataLossError` too, or the end of its ranges: what is at
+  the same offsets now are other records;
 - a range that an open transaction holds up is waited for until `timeout_ms` passes without a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -31,7 +33,7 @@ from penstock.client.offsets import EARLIEST, LATEST, READ_COMMITTED, list_offse
 from penstock.env.clock import Clock, SystemClock
 from penstock.errors import ErrorCode, KafkaError
 from penstock.net.slabs import Slabs
-from penstock.types import TopicPartition
+from penstock.types import TopicId, TopicPartition
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """Partition -> first offset, and the offset behind the last."""
@@ -124,7 +126,7 @@ class RangeReader:
             for fetched in ahead:
                 yield from decoder.batches(fetched, self._ranges[fetched.where][1])
 
-    def _fetch(self, cluster: Cluster) -> Iterator[Fetched]:
+    def _fetch(self, cluster: Cluster) -> Generator[Fetched, None, None]:
         """In the thread: what the partitions deliver, until each is at its end."""
         starts = {where: start for where, (start, _) in self._ranges.items()}
         fetcher = Fetcher(
@@ -137,6 +139,7 @@ class RangeReader:
             allocate=Slabs(FETCH_SLAB_BYTES).take,
         )
         with fetcher:
+            topic_ids = {where.topic: cluster.retry(_topic_id_of(cluster, where.topic)) for where in starts}
             self._progress_at = self._clock.monotonic()
             while fetcher.positions:
                 try:
@@ -144,10 +147,22 @@ class RangeReader:
                 except KafkaError as error:
                     if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                         raise
+                    self._check_same_topics(fetcher, topic_ids)
                     self._on_out_of_range(fetcher)
                     continue
-                yield from polled
+                self._check_same_topics(fetcher, topic_ids)
+                yield from (fetched for fetched in polled if fetched.where in fetcher.positions)
                 self._stop_at_ends(fetcher, has_progress=bool(polled))
+
+    def _check_same_topics(self, fetcher: Fetcher, topic_ids: Mapping[str, TopicId]) -> None:
+        """Before anything of an answer is given out: a topic that has another id now is another topic."""
+        for where, position in list(fetcher.positions.items()):
+            known = fetcher.cluster.metadata.topics.get(where.topic)
+            if known is None or known.topic_id == topic_ids[where.topic] or known.error is not ErrorCode.NONE:
+                continue
+            if self._on_missing == "error":
+                raise DataLossError(where, position, *self._bounds(fetcher.cluster, where))
+            fetcher.stop(where)
 
     def _stop_at_ends(self, fetcher: Fetcher, *, has_progress: bool) -> None:
         now = self._clock.monotonic()
@@ -194,6 +209,10 @@ class RangeReader:
     def _bounds(self, cluster: Cluster, where: TopicPartition) -> tuple[int, int]:
         earliest = list_offsets(cluster, {where: EARLIEST})[where].offset
         return earliest, list_offsets(cluster, {where: LATEST})[where].offset
+
+
+def _topic_id_of(cluster: Cluster, topic: str) -> Callable[[float], TopicId]:
+    return lambda deadline: cluster.topic(topic, deadline=deadline).topic_id
 
 
 def _size_of(fetched: Fetched) -> int:

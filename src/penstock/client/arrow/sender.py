@@ -9,7 +9,8 @@ Rules:
 - a request has one batch of a partition at most, and batches of a partition go out in their order;
 - when something fails that may pass (a lost connection, a leader that moved), nothing new is sent, the answers that are
   still to come are heard, and everything that is not confirmed is sent again in the same order, with the same sequence
-  numbers: the broker recognizes what it has. Each success gives the next the whole time again;
+  numbers: the broker recognizes what it has. These go one at a time for each partition, as Java's client sends them.
+  Each success gives the next the whole time again;
 - a batch that is too large for its topic is encoded again as smaller ones, which together have its sequence numbers;
 - what fails for good is raised, and then the sender is of no use any more: what is written, and what not, is in
   `written` as far as it is known.
@@ -109,6 +110,7 @@ class Sender:
         self._waiting: dict[TopicPartition, deque[EncodedBatch]] = {}
         self._under_way: dict[TopicPartition, list[EncodedBatch]] = defaultdict(list)
         self._sent_to: dict[TopicPartition, int] = {}
+        self._sent_before: set[EncodedBatch] = set()
         self._connections: dict[int, BlockingConnection] = {}
         self._requests: dict[int, deque[_Asked]] = defaultdict(deque)
         self._queued_bytes = 0
@@ -167,12 +169,21 @@ class Sender:
         sizes: dict[int, int] = defaultdict(int)
         for where, queue in self._waiting.items():
             leader = self._cluster.leader(where, deadline=deadline)
-            is_moving = self._sent_to.get(where, leader) != leader and bool(self._under_way[where])
             is_full = len(self._requests[leader]) >= self._max_in_flight or sizes[leader] >= MAX_REQUEST_BYTES
-            if not is_moving and not is_full:
+            if not is_full and self._may_follow(queue[0], leader):
                 requests[leader].append(queue[0])
                 sizes[leader] += len(queue[0].data)
         return requests
+
+    def _may_follow(self, batch: EncodedBatch, leader: int) -> bool:
+        """Whether it may be sent although others of its partition are under way: not to another leader, and not where
+        one was sent before. A broker that has written that one, and then five others, would not know it any more.
+        """
+        under_way = self._under_way[batch.where]
+        if not under_way:
+            return True
+        is_again = batch in self._sent_before or any(each in self._sent_before for each in under_way)
+        return not is_again and self._sent_to[batch.where] == leader
 
     def _send_request(self, leader: int, batches: list[EncodedBatch], deadline: float) -> None:
         connection = self._connections.get(leader)
@@ -256,6 +267,7 @@ class Sender:
             smaller = _smaller(batch)
             place = under_way.index(batch)
             under_way[place : place + 1] = smaller
+            self._sent_before.discard(batch)
             self._queued_bytes += sum(len(each.data) for each in smaller) - len(batch.data)
             self._has_refused = True
         elif error.retriable:
@@ -265,13 +277,15 @@ class Sender:
 
     def _on_written(self, batch: EncodedBatch, base_offset: int) -> None:
         self._under_way[batch.where].remove(batch)
+        self._sent_before.discard(batch)
         self._queued_bytes -= len(batch.data)
         end = NO_OFFSET if base_offset == NO_OFFSET else base_offset + batch.row_count
         known = self.written.get(batch.where)
         if known is None:
             self.written[batch.where] = Written(batch.row_count, base_offset, end)
         else:
-            first = base_offset if known.base_offset == NO_OFFSET else known.base_offset
+            told = [offset for offset in (known.base_offset, base_offset) if offset != NO_OFFSET]
+            first = min(told, default=NO_OFFSET)  # what had to be sent again is confirmed late
             self.written[batch.where] = Written(known.row_count + batch.row_count, first, max(known.end_offset, end))
 
     # After a failure
@@ -284,6 +298,7 @@ class Sender:
         for where, batches in self._under_way.items():
             if batches:
                 self._waiting.setdefault(where, deque()).extendleft(reversed(batches))
+                self._sent_before.update(batches)
                 batches.clear()
         self._has_refused = False
         if errors:
