@@ -310,6 +310,19 @@ def test_a_micro_batch_of_a_topic_that_is_another_one_now_is_not_done_again(clus
     assert stream(topic, **FORGIVING).partitions(start, end) == []
 
 
+def test_a_micro_batch_of_a_topic_that_is_gone_is_not_done_again(cluster, admin, write, stream):
+    topic = cluster.create_topic()
+    write(topic, ["a"])
+    pattern = {"subscribePattern": topic}
+    before = stream(None, **pattern)
+    start = before.initialOffset()
+    end = before.latestOffset(start, ALL)
+    admin.delete_topic(topic)
+    with pytest.raises(LostDataError, match="was deleted before a micro-batch could be done again"):
+        stream(None, **pattern).partitions(start, end)
+    assert stream(None, **pattern, **FORGIVING).partitions(start, end) == []
+
+
 def test_a_topic_that_is_deleted_is_an_error_or_is_left_out(cluster, admin, write, stream):
     stays, goes = cluster.create_topic(), cluster.create_topic()
     write(goes, ["a"])

@@ -190,11 +190,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._clock.monotonic() < self._triggered_at + self._options.max_trigger_delay_ms / 1000
 
     def _replaced(self, until: StreamOffset) -> set[str]:
-        """Topics that are others by now than those of a micro-batch that is done again."""
+        """Topics of a micro-batch that is done again which are gone by now, or others."""
         snapshot = self._last or self._snapshot()
         topics = {where.topic for where in until.offsets}
         gone = {topic for topic in topics if not until.is_same_topic(topic, snapshot.topic_ids.get(topic))}
-        gone |= topics & snapshot.missing_topics
+        gone |= topics - {where.topic for where in snapshot.latest}
         for topic in gone:
             self._report(f"Topic {topic!r} was deleted before a micro-batch could be done again.")
         return gone
