@@ -68,7 +68,7 @@ def test_a_range_is_loaded_at_once_and_again_without_doubling(spark, cluster, to
     path = tmp_path / "lake"
     project = make_project(tmp_path / "p", "lake", topic=topic, bootstrap=cluster.bootstrap, path=str(path), **bounds)
     for _ in range(2):
-        run(spark, project)
+        assert run(spark, project).rows == len(expected)
         assert [value for _, value in by_duckdb(path)] == expected
 
 

@@ -81,7 +81,7 @@ def init(directory: Path, ready: str, settings: tuple[str, ...], as_json: bool) 
 @conf_option
 @json_option
 def validate(path: Path, master: str | None, confs: tuple[str, ...], as_json: bool) -> None:
-    """Check a project without running it: its files, flows, options and topics."""
+    """Check a project without running it: its files, its flows, their columns and the options of their sinks."""
     from penstock.spark.pipelines.progress import unwatched
 
     with _runner(path, master, confs, unwatched) as runner:

@@ -54,6 +54,8 @@ def write_lines() -> Iterator[Watcher]:
 
 def line(progress: FlowProgress) -> str:
     """A flow in one line."""
+    if progress.state is State.RUNNING and progress.batch_id is None and progress.total:
+        return f"{progress.flow}  running  {progress.done:,} of {progress.total:,} tasks"
     if progress.state is State.RUNNING and progress.batch_id is not None:
         return "  ".join(cell(progress) for cell in (lambda each: each.flow, *_CELLS.values()))
     counted = f"{plural(progress.rows, 'row')} in {_batches(progress.batch_count)}"

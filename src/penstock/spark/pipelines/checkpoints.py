@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from pyarrow import fs
+from pyarrow import ArrowException, fs
 
 from penstock.errors import ConfigError
 from penstock.types import TopicPartition
@@ -47,7 +47,7 @@ class Storage:
         self._location = location.rstrip("/")
         try:
             self._files, self._root = fs.FileSystem.from_uri(_uri(self._location))
-        except (ValueError, OSError, NotImplementedError) as error:
+        except (ArrowException, OSError) as error:
             raise ConfigError(f"The storage {location!r} cannot be reached: {error}.") from None
 
     def checkpoint_location(self, sink: str, flow: str) -> str:

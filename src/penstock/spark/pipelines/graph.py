@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark.errors import PySparkException
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import Output, Sink, TemporaryView
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
 from penstock.errors import ConfigError
+from penstock.spark.pipelines.reasons import reason
 
 T = TypeVar("T")
 
@@ -82,8 +82,10 @@ def _run_file(path: Path, names: Mapping[str, object]) -> None:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ConfigError(f"{path}, line {error.lineno}: {error.msg}.") from None
-    except PySparkException as error:
-        raise ConfigError(f"{path}: {error}") from None
+    except ConfigError:
+        raise
+    except Exception as error:  # a project's code may raise anything
+        raise ConfigError(f"{path}: {type(error).__name__}: {reason(error)}") from error
 
 
 _SPARK_ONLY = "{} needs Spark's catalog; run this project with `spark-pipelines run`."

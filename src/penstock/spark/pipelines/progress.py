@@ -59,6 +59,11 @@ class FlowProgress:
             if self.total is None:
                 self.total = span.read + span.left
 
+    def take_load(self, rows: int, duration_ms: int) -> None:
+        """Count a load that is no stream, when it is done."""
+        self.batch_id, self.batch_count, self.rows, self.batch_ms = 0, 1, rows, duration_ms
+        self.rows_per_second = 1000 * rows / duration_ms if duration_ms else 0.0
+
     def as_json(self) -> dict[str, Any]:
         return {
             "flow": self.flow,

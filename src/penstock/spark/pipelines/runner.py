@@ -29,7 +29,7 @@ from penstock.spark.pipelines.graph import Graph, load_graph
 from penstock.spark.pipelines.progress import FlowProgress, State, Watcher, unwatched
 from penstock.spark.pipelines.project import find_project
 from penstock.spark.pipelines.reasons import reason
-from penstock.spark.pipelines.sinks import Batch, batch_writer
+from penstock.spark.pipelines.sinks import Batch, batch_writer, check_sink
 
 if TYPE_CHECKING:
     from pyspark.pipelines.flow import Flow
@@ -103,15 +103,12 @@ class Runner:
         return {name: frame for name, frame in self.frames().items() if not names or name in names}
 
     def _frame(self, flow: Flow) -> DataFrame:
-        from pyspark.errors import PySparkException
-
         sink = self._graph.sink_of(flow)
-        batch_writer(sink.format, sink.options)
         try:
             frame = flow.func()
-            frame.schema  # noqa: B018  the analysis runs here, not later
-        except PySparkException as error:
-            raise ConfigError(f"Flow {flow.name!r}: {reason(error)}") from None
+            check_sink(sink.format, sink.options, frame.schema)  # asking for the schema makes Spark analyse the flow
+        except Exception as error:  # a project's code may raise anything
+            raise ConfigError(f"Flow {flow.name!r}: {reason(error)}") from error
         return frame
 
     @contextmanager
@@ -155,17 +152,48 @@ class _RunningFlow:
         """Write what is no stream, as one batch."""
         if self._frame.isStreaming:
             return
-        writer, started = batch_writer(self._sink.format, self._sink.options), time.monotonic()
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import count, lit
+
+        counted, started = Observation(), time.monotonic()
+        frame = self._frame.observe(counted, count(lit(1)).alias("rows"))
+        self._say(State.RUNNING)
         try:
-            self._say(State.RUNNING)
-            if writer is not None:
-                writer(self._frame, Batch(self._flow.name, 0))
-            else:
-                self._frame.write.format(self._sink.format).options(**self._sink.options).mode("append").save()
+            with self._watching_tasks():
+                self._write_frame(frame)
         except Exception as error:
             self._fail(error)
         else:
-            self.progress.batch_count, self.progress.batch_ms = 1, int(1000 * (time.monotonic() - started))
+            self.progress.take_load(counted.get["rows"], int(1000 * (time.monotonic() - started)))
+
+    def _write_frame(self, frame: DataFrame) -> None:
+        writer = batch_writer(self._sink.format, self._sink.options)
+        if writer is not None:
+            writer(frame, Batch(self._flow.name, 0))
+        else:
+            frame.write.format(self._sink.format).options(**self._sink.options).mode("append").save()
+
+    @contextmanager
+    def _watching_tasks(self) -> Iterator[None]:
+        """A load that is no stream has no batches to count: its progress is how many of its tasks are done."""
+        tracker, is_over = self._frame.sparkSession.sparkContext.statusTracker(), threading.Event()
+
+        def watch() -> None:
+            while not is_over.wait(POLL_SECONDS):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                known = [stage for stage in stages if stage is not None]
+                if known:
+                    self.progress.done = sum(stage.numCompletedTasks for stage in known)
+                    self.progress.total = sum(stage.numTasks for stage in known)
+                    self._watcher(self.progress)
+
+        watching = threading.Thread(target=watch, name=f"tasks of {self._flow.name}", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            watching.join()
 
     @property
     def is_active(self) -> bool:
@@ -215,8 +243,11 @@ class _RunningFlow:
             writer = writer.foreachBatch(self._with_identity(write_batch))
         else:
             writer = writer.format(sink.format).options(**sink.options)
-        with _settings(self._frame.sparkSession, self._flow.spark_conf):
-            self._query = writer.start()
+        try:
+            with _settings(self._frame.sparkSession, self._flow.spark_conf):
+                self._query = writer.start()
+        except Exception as error:  # Spark's, or Java's by way of py4j
+            self._fail(error)
 
     def _with_identity(self, write: Callable[[DataFrame, Batch], None]) -> Callable[[DataFrame, int], None]:
         """The query's id is in the checkpoint before the first batch is written."""

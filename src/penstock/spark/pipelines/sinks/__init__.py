@@ -18,6 +18,7 @@ from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,15 @@ def batch_writer(sink_format: str, options: Mapping[str, str]) -> BatchWriter | 
 
         return delta_writer(options)
     return None
+
+
+def check_sink(sink_format: str, options: Mapping[str, str], schema: StructType) -> None:
+    """ConfigError or SchemaError for what can be seen before anything runs; of other formats Spark tells, later."""
+    if batch_writer(sink_format, options) is None and sink_format == "penstock":
+        from penstock.spark.sink_options import parse_sink_options
+        from penstock.spark.writer import check_columns
+
+        check_columns(schema, parse_sink_options(options, exactly_once_by_default=True))
 
 
 def check_options(
