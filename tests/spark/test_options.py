@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from penstock.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from penstock.errors import ConfigError
 from penstock.spark.bounds import AtOffsets, AtTime, Everywhere
-from penstock.spark.options import batch_options, includes_headers, stream_options
+from penstock.spark.options import OPTIONS, SETTINGS, batch_options, includes_headers, stream_options
 from penstock.spark.subscription import Assigned, Matching, Named
 from penstock.types import TopicPartition
 
@@ -164,6 +166,13 @@ def test_a_mistake_in_a_stream_is_a_sentence_too(option, value, words):
 def test_what_cannot_be_subscribed_to_is_said(option, value):
     with pytest.raises(ConfigError, match=f"The option {option} is "):
         batch_options({"kafka.bootstrap.servers": "a:1", option: value})
+
+
+def test_the_documents_have_every_option():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "spark-source.md").read_text()
+    named = [*OPTIONS, *(f"kafka.{setting}" for setting in SETTINGS)]
+    hidden = {"fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafka.security.protocol"}
+    assert [name for name in named if f"`{name}`" not in text and name not in hidden] == []
 
 
 def test_the_schema_shows_mistakes_that_concern_batch_and_stream_alike():

@@ -136,7 +136,7 @@ def append(cluster, topic, value):
     penstock.write(topic, pa.table({"value": [value]}), bootstrap=cluster.bootstrap)
 
 
-def wait_until(condition, active, seconds=90):
+def wait_until(condition, active, seconds=180):
     """Until it holds; a query that ends meanwhile shows its error."""
     turn = threading.Event()
     for _ in range(seconds * 10):
