@@ -49,8 +49,9 @@ from penstock.log.transaction_index import AbortedTransaction
 from penstock.log.validate import followed_batches, needs_preparation, prepare_or_raise
 from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes, TopicPartition
-from penstock.wire.batch_builder import EndTxnMarker, build_end_txn_marker
+from penstock.wire.batch_builder import ControlType, EndTxnMarker, build_end_txn_marker
 from penstock.wire.crc32c import crc32c
+from penstock.wire.key_values import KeyValues, build_key_values
 from penstock.wire.records import (
     ATTRIBUTES_AT,
     HEADER,
@@ -264,24 +265,61 @@ class Log:
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch)
         now_ms, offset = self._clock.now_ms(), self.log_end_offset
-        batch = build_end_txn_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
+        batch = build_end_txn_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms, base_offset=offset,
+            leader_epoch=leader_epoch,
+        )  # fmt: skip
         if self.config.log_append_time:
             set_log_append_time(batch, 0, now_ms)
-        segment = self._segment_for(len(batch), offset, now_ms, now_ms)
-        self._recall_aborted(segment)
-        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
-        try:
-            segment.append(batch, len(batch), offset, now_ms)
-        except OSError as error:
-            raise self._on_append_failed(segment, error) from error
-        self.log_end_offset = offset + 1
+        segment = self._segment_with_room(len(batch), offset, now_ms)
+        if marker.control_type is ControlType.ABORT:
+            self._recall_aborted(segment)
+        self._append_to(segment, batch, offset, now_ms)
         aborted = self.producers.on_marker(producer_id, producer_epoch, marker, offset, now_ms)
         if aborted is not None:
             segment.add_aborted(aborted)
         return offset
 
+    def append_own(self, pairs: KeyValues, leader_epoch: int) -> int:
+        """Take a batch of keys and values that the broker itself writes to an internal topic; its size.
+
+        It is built with the offsets that it gets, so that nothing in it has to be checked or stamped afterwards.
+        """
+        if self.is_fenced:
+            raise self._fenced_error()
+        now_ms, offset = self._clock.now_ms(), self.log_end_offset
+        batch = build_key_values(pairs, now_ms, base_offset=offset, leader_epoch=leader_epoch)
+        size, last_offset = len(batch), offset + len(pairs) - 1
+        if self._own_needs_preparation or size > self._max_batch_bytes:
+            self.append_as_leader(build_key_values(pairs, now_ms), leader_epoch, is_own=True)
+            return size
+        if leader_epoch != self.epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch)
+        self._append_to(self._segment_with_room(size, last_offset, now_ms), batch, last_offset, now_ms)
+        return size
+
+    def _append_to(self, segment: Segment, batch: bytearray, last_offset: int, timestamp: int) -> None:
+        """Write a batch of our own, which has its offsets already."""
+        try:
+            segment.append(batch, len(batch), last_offset, timestamp)
+        except OSError as error:
+            raise self._on_append_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
+
+    def _segment_with_room(self, size: int, last_offset: int, timestamp: int) -> Segment:
+        """The active segment, after a look at what `append_as_leader` looks at too."""
+        segment = self.segments.active
+        if (
+            segment.size + size > self._segment_bytes
+            or timestamp >= self._roll_timestamp
+            or segment.is_full
+            or last_offset > segment.max_offset
+        ):
+            return self._segment_for(size, last_offset, timestamp, timestamp)
+        return segment
+
     def _recall_aborted(self, segment: Segment) -> None:
-        """The index is read, if it has to be, before a marker is written: after that nothing may fail."""
+        """The index is read, if it has to be, before an abort is written: after that nothing may fail."""
         with self._reading():
             _ = segment.transaction_index
 
