@@ -80,7 +80,7 @@ class ReplicatedLog:
             self._group_commit.wait((self.partition,), lambda failed: on_committed(self._failure(failed)))
 
     def append_at_once(self, pairs: KeyValues) -> None:
-        """As `append`, where an append is a commit (`commits_at_once`): KafkaError says why the records do not count."""
+        """As `append`, where an append is a commit (`commits_at_once`). KafkaError: why the records do not count."""
         assert self.commits_at_once, "the disk has to be waited for"
         self.partition.append_own(pairs)
 

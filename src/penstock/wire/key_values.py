@@ -1,9 +1,9 @@
 """A record batch of keys and values and nothing else, built fast: for the topics that the broker itself writes.
 
-All records have the batch's timestamp, there are no headers and no compression. Offsets begin at `base_offset`: that of
-the log's end when the log itself builds the batch, 0 when it is to assign them. `batch_builder` builds everything else; a
-test holds the two to the same bytes. A batch may be part of a producer's transaction; its sequence is 0 then, as in
-Kafka, and nobody looks at it: the broker sends nothing twice.
+All records have the batch's timestamp, there are no headers and no compression. Offsets begin at `base_offset`: at
+the log's end when the log itself builds the batch, at 0 when it is to assign them. `batch_builder` builds everything
+else; a test holds the two to the same bytes. A batch may be part of a producer's transaction; its sequence is 0 then,
+as in Kafka, and nobody looks at it: the broker sends nothing twice.
 """
 
 from __future__ import annotations

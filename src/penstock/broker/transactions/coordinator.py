@@ -277,10 +277,7 @@ class TransactionCoordinator:
             assert new_id is None, "one producer id is enough"
             self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
             return
-        given = NO_PRODUCER
-        if version >= TV_2:
-            after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
-            given = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
+        given = ProducerIdAndEpoch(*steps.producer_after(decided)) if version >= TV_2 else NO_PRODUCER
 
         def on_done(error: KafkaError | None) -> None:
             on_ended(error, given if error is None else NO_PRODUCER)
@@ -299,6 +296,21 @@ class TransactionCoordinator:
 
     # What the data path asks (see `verification`).
 
+    def add_at_once(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]
+    ) -> bool:
+        """As `add`, done when this returns; False where the disk has to be waited for. KafkaError when refused."""
+        home = self._home(transactional_id)
+        if not home.log.commits_at_once:
+            return False
+        found = home.shard.id_or_raise(transactional_id)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        now_ms = self._clock.now_ms()
+        decided = decide.add_partitions(found.metadata, found.pending, producer, partitions, TV_2, now_ms)
+        if decided is not found.metadata:
+            self._append(home, found, decided)
+        return True
+
     def verify(
         self,
         transactional_id: str,
@@ -313,6 +325,15 @@ class TransactionCoordinator:
             on_verified(decide.verify_partitions(found.metadata, producer, partitions))
         except KafkaError as error:
             on_verified(dict.fromkeys(partitions, error.code))
+
+    def is_in_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]
+    ) -> bool:
+        """As `verify`, for all of them together. KafkaError when refused."""
+        found = self._home(transactional_id).shard.id_or_raise(transactional_id)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        codes = decide.verify_partitions(found.metadata, producer, partitions)
+        return all(code is ErrorCode.NONE for code in codes.values())
 
     def add(
         self,
@@ -334,7 +355,35 @@ class TransactionCoordinator:
         """Write what was decided. Until it is committed nothing else is; when it fails all is as it was before."""
         if decided is found.metadata:
             on_done(None)
+        elif home.log.commits_at_once:
+            self._write_at_once(home, found, decided, on_done)
+        else:
+            self._write_and_wait(home, found, decided, on_done)
+
+    def _write_at_once(self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone) -> None:
+        try:
+            self._append(home, found, decided)
+        except KafkaError as error:
+            on_done(error)
             return
+        on_done(None)
+        if decided.state in ENDING:
+            self._write_markers(home, found)
+
+    def _append(self, home: Home, found: TransactionalId, decided: TransactionMetadata) -> None:
+        """Where an append is a commit. KafkaError for the client when it fails."""
+        record = TransactionRecord(decided.transactional_id, decided)
+        found.pending = None
+        try:
+            home.log.append_at_once((encode(record),))
+        except KafkaError as error:
+            self._forget_if_new(home, found)
+            raise told(error) from error
+        home.shard.replay(record)
+
+    def _write_and_wait(
+        self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone
+    ) -> None:
         record = TransactionRecord(decided.transactional_id, decided)
         found.pending = decided.state
 
@@ -349,7 +398,7 @@ class TransactionCoordinator:
             if decided.state in ENDING:
                 self._write_markers(home, found)
 
-        home.log.append([encode(record)], on_committed)
+        home.log.append((encode(record),), on_committed)
 
     def _forget_if_new(self, home: Home, found: TransactionalId) -> None:
         """An id of which nothing is in the log."""
@@ -367,6 +416,11 @@ class TransactionCoordinator:
             prepared.is_commit,
             prepared.client_version,
         )
+        if home.log.commits_at_once and self._is_ours(home):
+            self.markers.write_at_once(found.unmarked, marker)
+            if not found.unmarked:
+                self._complete(home, found, completed)
+                return
         self.markers.write_until_done(
             found.unmarked, marker, lambda: self._is_ours(home), lambda: self._complete(home, found, completed)
         )
