@@ -159,6 +159,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
+        self._is_log_append_time = config.log_append_time
         self._needs_preparation = needs_preparation(config)
         self._own_needs_preparation = needs_preparation(config, is_own=True)
         self._max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
@@ -269,7 +270,7 @@ class Log:
             marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms, base_offset=offset,
             leader_epoch=leader_epoch,
         )  # fmt: skip
-        if self.config.log_append_time:
+        if self._is_log_append_time:
             set_log_append_time(batch, 0, now_ms)
         segment = self._segment_with_room(len(batch), offset, now_ms)
         if marker.control_type is ControlType.ABORT:

@@ -250,6 +250,23 @@ class TransactionCoordinator:
             return
         self._write(home, found, decided, on_done)
 
+    def end_at_once(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int
+    ) -> ProducerIdAndEpoch | None:
+        """As `end`, done when this returns, or refused with a KafkaError; None where something has to be waited for."""
+        home = self._home(transactional_id)
+        if not home.log.commits_at_once:
+            return None
+        found = home.shard.id_or_raise(transactional_id)
+        now_ms = self._clock.now_ms()
+        decided = decide.end(found.metadata, found.pending, producer, is_commit, version, None, now_ms)
+        if decided is None:
+            return None
+        if decided is not found.metadata:
+            self._append(home, found, decided)
+            self._write_markers(home, found)
+        return _goes_on_with(decided, version)
+
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int, on_ended: OnEnded
     ) -> None:
@@ -277,10 +294,9 @@ class TransactionCoordinator:
             assert new_id is None, "one producer id is enough"
             self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
             return
-        given = ProducerIdAndEpoch(*steps.producer_after(decided)) if version >= TV_2 else NO_PRODUCER
 
         def on_done(error: KafkaError | None) -> None:
-            on_ended(error, given if error is None else NO_PRODUCER)
+            on_ended(error, _goes_on_with(decided, version) if error is None else NO_PRODUCER)
 
         self._write(home, found, decided, on_done)
 
@@ -472,6 +488,11 @@ class TransactionCoordinator:
             self.topic.log_failure(error)
 
         home.log.append([encode(record) for record in records], on_committed)
+
+
+def _goes_on_with(decided: TransactionMetadata, version: int) -> ProducerIdAndEpoch:
+    """What EndTxn gives its producer for the next transaction."""
+    return ProducerIdAndEpoch(*steps.producer_after(decided)) if version >= TV_2 else NO_PRODUCER
 
 
 async def _repeat(period_s: float, work: Callable[[], None]) -> None:

@@ -56,7 +56,10 @@ class Shard:
             known = self.ids[transactional_id] = TransactionalId(metadata)
         known.metadata = metadata
         state = metadata.state
-        known.unmarked = set(metadata.partitions) if state in ENDING else set()
+        if state in ENDING:
+            known.unmarked = set(metadata.partitions)
+        elif known.unmarked:
+            known.unmarked = set()
         if state is ONGOING:
             self.ongoing.add(transactional_id)
         else:
