@@ -49,7 +49,7 @@ from penstock.log.transaction_index import AbortedTransaction
 from penstock.log.validate import followed_batches, needs_preparation, prepare_or_raise
 from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes, TopicPartition
-from penstock.wire.batch_builder import ControlType, EndTxnMarker, build_end_txn_marker
+from penstock.wire.batch_builder import END_TXN_MARKER_BYTES, ControlType, EndTxnMarker, build_end_txn_marker
 from penstock.wire.crc32c import crc32c
 from penstock.wire.key_values import KeyValues, build_key_values
 from penstock.wire.records import (
@@ -272,10 +272,9 @@ class Log:
         )  # fmt: skip
         if self._is_log_append_time:
             set_log_append_time(batch, 0, now_ms)
-        segment = self._segment_with_room(len(batch), offset, now_ms)
         if marker.control_type is ControlType.ABORT:
-            self._recall_aborted(segment)
-        self._append_to(segment, batch, offset, now_ms)
+            self._recall_aborted(self._segment_for(END_TXN_MARKER_BYTES, offset, now_ms, now_ms))
+        segment = self._append_own(batch, END_TXN_MARKER_BYTES, offset, now_ms)
         aborted = self.producers.on_marker(producer_id, producer_epoch, marker, offset, now_ms)
         if aborted is not None:
             segment.add_aborted(aborted)
@@ -296,19 +295,11 @@ class Log:
             return size
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch)
-        self._append_to(self._segment_with_room(size, last_offset, now_ms), batch, last_offset, now_ms)
+        self._append_own(batch, size, last_offset, now_ms)
         return size
 
-    def _append_to(self, segment: Segment, batch: bytearray, last_offset: int, timestamp: int) -> None:
-        """Write a batch of our own, which has its offsets already."""
-        try:
-            segment.append(batch, len(batch), last_offset, timestamp)
-        except OSError as error:
-            raise self._on_append_failed(segment, error) from error
-        self.log_end_offset = last_offset + 1
-
-    def _segment_with_room(self, size: int, last_offset: int, timestamp: int) -> Segment:
-        """The active segment, after a look at what `append_as_leader` looks at too."""
+    def _append_own(self, batch: bytearray, size: int, last_offset: int, timestamp: int) -> Segment:
+        """Write a batch that was built here, with its offsets. The segment that it is in."""
         segment = self.segments.active
         if (
             segment.size + size > self._segment_bytes
@@ -316,7 +307,12 @@ class Log:
             or segment.is_full
             or last_offset > segment.max_offset
         ):
-            return self._segment_for(size, last_offset, timestamp, timestamp)
+            segment = self._segment_for(size, last_offset, timestamp, timestamp)
+        try:
+            segment.append(batch, size, last_offset, timestamp)
+        except OSError as error:
+            raise self._on_append_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
         return segment
 
     def _recall_aborted(self, segment: Segment) -> None:

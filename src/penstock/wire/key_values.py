@@ -9,6 +9,7 @@ as in Kafka, and nobody looks at it: the broker sends nothing twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from penstock.wire.crc32c import crc32c
 from penstock.wire.records import (
@@ -32,9 +33,8 @@ KeyValues = Sequence[tuple[bytes, bytes | None]]
 _BLANK_HEADER = bytes(HEADER_SIZE)
 _NO_HEADERS = b"\x00"
 _NULL_VALUE = b"\x01"
-_RECORD_HEAD = b"\x00\x00"
-"""Attributes, and a timestamp delta of 0."""
-_FIXED_BYTES = len(_RECORD_HEAD) + len(_NO_HEADERS)
+MAX_REMEMBERED_HEADS = 4096
+"""Of the first record in a batch, mostly the only one: the same keys are written again and again."""
 
 
 def _varint(value: int) -> bytes:
@@ -58,10 +58,10 @@ def build_key_values(
     """The batch, to be appended by a leader. A value of None is a tombstone. With a producer it is transactional."""
     parts = [_BLANK_HEADER]
     for number, (key, value) in enumerate(pairs):
-        delta, key_length = _length(number), _length(len(key))
+        head = _first_head(key) if number == 0 else _head(number, key)
         value_length, value = (_NULL_VALUE, b"") if value is None else (_length(len(value)), value)
-        size = _FIXED_BYTES + len(delta) + len(key_length) + len(key) + len(value_length) + len(value)
-        parts += (_length(size), _RECORD_HEAD, delta, key_length, key, value_length, value, _NO_HEADERS)
+        size = len(head) + len(value_length) + len(value) + len(_NO_HEADERS)
+        parts += (_length(size), head, value_length, value, _NO_HEADERS)
     batch = bytearray().join(parts)
     last = len(pairs) - 1
     attributes = 0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
@@ -71,6 +71,16 @@ def build_key_values(
     )  # fmt: skip
     CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
+
+
+def _head(number: int, key: bytes) -> bytes:
+    """What stands before a record's value: attributes and a timestamp delta of 0, its offset delta, its key."""
+    return b"".join((b"\x00\x00", _length(number), _length(len(key)), key))
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_HEADS)
+def _first_head(key: bytes) -> bytes:
+    return _head(0, key)
 
 
 def _length(value: int) -> bytes:
