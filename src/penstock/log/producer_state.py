@@ -239,10 +239,11 @@ class ProducerStateManager:
         first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, NO_OFFSET
         if first_offset == NO_OFFSET:  # an empty transaction: readers need not know of it
             return None
+        if marker.control_type is ControlType.COMMIT:
+            self.transactions.end(producer_id, offset)
+            return None
         last_stable_offset = self.transactions.last_stable_offset_after(producer_id, offset)
         self.transactions.end(producer_id, offset)
-        if marker.control_type is ControlType.COMMIT:
-            return None
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     # The rest.

@@ -14,7 +14,6 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 
 from penstock.types import Bytes
 from penstock.wire import records
@@ -45,9 +44,6 @@ _END_TXN_RECORD = struct.Struct(">5B hh B hi B")
 _END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * CONTROL_KEY.size)
 """Its size, attributes, deltas of time and offset, the key's length; varints are zigzag, so a length is doubled."""
 _END_TXN_VALUE_LENGTH = 2 * END_TXN_VALUE.size
-_BLANK_HEADER = bytes(HEADER_SIZE)
-MAX_REMEMBERED_MARKERS = 64
-"""Commit and abort of each coordinator's epoch, which hardly ever changes."""
 END_TXN_MARKER_BYTES = HEADER_SIZE + _END_TXN_RECORD.size
 _END_TXN_ATTRIBUTES = records.TRANSACTIONAL_BIT | records.CONTROL_BIT
 
@@ -133,22 +129,17 @@ def build_end_txn_marker(
     leader_epoch: int = records.NO_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch that ends a transaction; control batches carry no sequence."""
-    batch = bytearray(_BLANK_HEADER + _end_txn_record(marker))
+    batch = bytearray(END_TXN_MARKER_BYTES)
     HEADER.pack_into(
         batch, 0, base_offset, END_TXN_MARKER_BYTES - LOG_OVERHEAD, leader_epoch, MAGIC, 0, _END_TXN_ATTRIBUTES, 0,
         timestamp, timestamp, producer_id, producer_epoch, records.NO_SEQUENCE, 1,
     )  # fmt: skip
+    _END_TXN_RECORD.pack_into(
+        batch, HEADER_SIZE, *_END_TXN_HEAD, CONTROL_VERSION, marker.control_type,
+        _END_TXN_VALUE_LENGTH, CONTROL_VERSION, marker.coordinator_epoch, 0,
+    )  # fmt: skip
     CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
-
-
-@lru_cache(maxsize=MAX_REMEMBERED_MARKERS)
-def _end_txn_record(marker: EndTxnMarker) -> bytes:
-    """The same for all transactions that a coordinator ends in the same way."""
-    return _END_TXN_RECORD.pack(
-        *_END_TXN_HEAD, CONTROL_VERSION, marker.control_type, _END_TXN_VALUE_LENGTH, CONTROL_VERSION,
-        marker.coordinator_epoch, 0,
-    )  # fmt: skip
 
 
 def read_end_txn_marker(record: Record) -> EndTxnMarker | None:

@@ -58,10 +58,10 @@ def build_key_values(
     """The batch, to be appended by a leader. A value of None is a tombstone. With a producer it is transactional."""
     parts = [_BLANK_HEADER]
     for number, (key, value) in enumerate(pairs):
-        head = _first_head(key) if number == 0 else _head(number, key)
-        value_length, value = (_NULL_VALUE, b"") if value is None else (_length(len(value)), value)
-        size = len(head) + len(value_length) + len(value) + len(_NO_HEADERS)
-        parts += (_length(size), head, value_length, value, _NO_HEADERS)
+        head = _head(number, key) if number else _first_head(key)
+        value_length, value = (_NULL_VALUE, b"") if value is None else (_varint_of(len(value)), value)
+        size = len(head) + len(value_length) + len(value) + 1
+        parts += (_varint_of(size), head, value_length, value, _NO_HEADERS)
     batch = bytearray().join(parts)
     last = len(pairs) - 1
     attributes = 0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
@@ -75,7 +75,7 @@ def build_key_values(
 
 def _head(number: int, key: bytes) -> bytes:
     """What stands before a record's value: attributes and a timestamp delta of 0, its offset delta, its key."""
-    return b"".join((b"\x00\x00", _length(number), _length(len(key)), key))
+    return b"".join((b"\x00\x00", _varint_of(number), _varint_of(len(key)), key))
 
 
 @lru_cache(maxsize=MAX_REMEMBERED_HEADS)
@@ -83,5 +83,5 @@ def _first_head(key: bytes) -> bytes:
     return _head(0, key)
 
 
-def _length(value: int) -> bytes:
+def _varint_of(value: int) -> bytes:
     return _SMALL[value] if value < 1024 else _varint(value)

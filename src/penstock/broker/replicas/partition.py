@@ -14,10 +14,12 @@ from penstock.errors import ErrorCode, KafkaError
 from penstock.log.log import AppendResult, Log
 from penstock.log.verification import VerificationGuard
 from penstock.metadata.image import INTERNAL_TOPICS, PartitionImage
-from penstock.wire.batch_builder import END_TXN_MARKER_BYTES, MAX_REMEMBERED_MARKERS, ControlType, EndTxnMarker
+from penstock.wire.batch_builder import END_TXN_MARKER_BYTES, ControlType, EndTxnMarker
 from penstock.wire.key_values import KeyValues
 
 NO_EPOCH = -1
+MAX_REMEMBERED_MARKERS = 64
+"""Commit and abort of the coordinators' epochs, which hardly ever change."""
 
 
 class Offsets(NamedTuple):

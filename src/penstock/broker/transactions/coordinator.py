@@ -39,6 +39,7 @@ from penstock.broker.transactions.metadata import (
     ENDING,
     NO_PRODUCER_EPOCH,
     PREPARE_ABORT,
+    PREPARE_COMMIT,
     TV_2,
     TransactionMetadata,
     new_metadata,
@@ -429,7 +430,7 @@ class TransactionCoordinator:
             prepared.producer_id,
             prepared.producer_epoch,
             home.coordinator_epoch,
-            prepared.is_commit,
+            prepared.state is PREPARE_COMMIT,
             prepared.client_version,
         )
         if home.log.commits_at_once and self._is_ours(home):
