@@ -317,11 +317,32 @@ def test_a_remembered_transactional_request_does_not_overtake_one_that_is_being_
             send(client, b"x", 0)
             assert await received(client) == (ErrorCode.NONE, 0)
             partition(broker, "t").append_marker(*PRODUCER, 0, committed=True)
-            for sequence in (1, 2):
-                send(client, b"x", sequence)
-            await until(lambda: len(broker.server.connections) == 1 and len(waiting(broker)) == 2)
+            send(client, b"x", 1)
+            await until(lambda: len(waiting(broker)) == 1)
+            coordinator.answers = [ErrorCode.NONE]
+            send(client, b"x", 2)
+            await until(lambda: len(waiting(broker)) == 2)
+            assert coordinator.answers, "the second is not asked for before its turn"
             coordinator.answer()
             assert [await received(client) for _ in range(2)] == [(ErrorCode.NONE, 2), (ErrorCode.NONE, 3)]
+
+    run(scenario())
+
+
+def test_a_batch_that_is_not_transactional_is_none_in_a_remembered_transactional_request_either(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as (broker, coordinator, client):
+            coordinator.answers = [ErrorCode.NONE] * 2
+            send(client, b"x", 0)
+            assert await received(client) == (ErrorCode.NONE, 0)
+            partition(broker, "t").append_marker(*PRODUCER, 0, committed=True)
+            plain = batch(b"x", producer_id=PRODUCER[0], producer_epoch=PRODUCER[1], base_sequence=1)
+            request = produce_request("t", plain)
+            request.transactional_id = "id"
+            client.send(PRODUCE_KEY, 11, request)
+            assert await received(client) == (ErrorCode.NONE, 2)
+            assert len(remembered(broker)) == len(coordinator.asked) == 1
+            assert not partition(broker, "t").log.is_unstable
 
     run(scenario())
 
