@@ -12,8 +12,10 @@ import signal
 from typing import Any
 
 from penstock.broker.replicas.partition import Partition
+from penstock.broker.transactions import coordinator
 from penstock.broker.transactions.coordinator import TransactionCoordinator
 from penstock.broker.transactions.metadata import ENDING
+from penstock.broker.transactions.records import TransactionRecord
 from penstock.cli.main import main
 
 
@@ -34,14 +36,15 @@ def die_before_marker(count: int) -> None:
 
 
 def die_before_prepare() -> None:
-    write = TransactionCoordinator._write
+    """Its bytes are made, whatever way it takes to the log."""
+    encode = coordinator.encode
 
-    def checked(self: Any, home: Any, found: Any, decided: Any, on_done: Any) -> None:
-        if decided.state in ENDING:
+    def checked(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        if record.metadata is not None and record.metadata.state in ENDING:
             die()
-        write(self, home, found, decided, on_done)
+        return encode(record)
 
-    TransactionCoordinator._write = checked  # type: ignore[method-assign]
+    coordinator.encode = checked
 
 
 def die_before_complete() -> None:

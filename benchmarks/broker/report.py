@@ -39,6 +39,8 @@ UNITS = {
     "waiting_messages_per_s": "idempotent, waiting, messages/s", "of_waiting": "part of idempotent, waiting",
     "idempotent_cpu_us_per_1000": "idempotent, CPU us / 1,000", "copied_messages_per_s": "messages/s",
     "transactional_cpu_us_per_1000": "transactional, CPU us / 1,000",
+    "idempotent_client_cpu_us_per_1000": "idempotent, clients' CPU us / 1,000",
+    "transactional_client_cpu_us_per_1000": "transactional, clients' CPU us / 1,000",
     "messages_per_transaction": "messages / transaction",
     "arrow_records_per_s": "Arrow, records/s", "confluent_records_per_s": "confluent-kafka, records/s",
     "times_confluent": "times confluent-kafka", "arrow_mb_per_s": "Arrow, MB/s",

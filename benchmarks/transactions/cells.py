@@ -56,6 +56,8 @@ class Produce:
             "of_waiting": waiting.wall_s / transactional.wall_s,
             "idempotent_cpu_us_per_1000": idempotent.cpu_s * 1e9 / count,
             "transactional_cpu_us_per_1000": transactional.cpu_s * 1e9 / count,
+            "idempotent_client_cpu_us_per_1000": idempotent.client_cpu_s * 1e9 / count,
+            "transactional_client_cpu_us_per_1000": transactional.client_cpu_s * 1e9 / count,
         }
 
     def _measure(self, system: System, run: Run, count: int, markers: int = 0) -> Usage:

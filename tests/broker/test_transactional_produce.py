@@ -26,8 +26,9 @@ from in_process import (
 from penstock.broker.broker import Broker
 from penstock.broker.transactional_produce import MAX_WAITING
 from penstock.broker.transactions.verification import OnVerified
-from penstock.errors import ErrorCode
+from penstock.errors import ErrorCode, KafkaError
 from penstock.types import TopicPartition
+from penstock.wire.api.produce import ProduceRequest
 
 PRODUCER = (7, 0)
 
@@ -49,6 +50,22 @@ class Coordinator:
         self, _id: str, _producer: int, _epoch: int, partitions: Collection[TopicPartition], on_verified: OnVerified
     ) -> None:
         self._ask("add", partitions, on_verified)
+
+    def add_at_once(self, _id: str, _producer: int, _epoch: int, partitions: frozenset[TopicPartition]) -> bool:
+        return self._ask_at_once("add at once", partitions)
+
+    def is_in_transaction(self, _id: str, _producer: int, _epoch: int, partitions: frozenset[TopicPartition]) -> bool:
+        return self._ask_at_once("verify at once", partitions)
+
+    def _ask_at_once(self, what: str, partitions: frozenset[TopicPartition]) -> bool:
+        """Without an answer for it the request takes the long way."""
+        if not self.answers:
+            return False
+        self.asked.append((what, partitions, lambda _: None))
+        code = self.answers.pop(0)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        return True
 
     def _ask(self, what: str, partitions: Collection[TopicPartition], on_verified: OnVerified) -> None:
         self.asked.append((what, partitions, on_verified))
@@ -75,14 +92,30 @@ async def world(
 
 
 def send(client: Client, value: bytes, sequence: int, version: int = 11, index: int = 0, acks: int = -1) -> None:
+    client.send(PRODUCE_KEY, version, transactional_request(sequence, index, value, acks))
+    if acks == 0:
+        client._sent.pop()
+
+
+def transactional_request(sequence: int, index: int, value: bytes = b"x", acks: int = -1) -> ProduceRequest:
     records = batch(
         value, producer_id=PRODUCER[0], producer_epoch=PRODUCER[1], base_sequence=sequence, is_transactional=True
     )
     request = produce_request("t", records, index, acks)
     request.transactional_id = "id"
-    client.send(PRODUCE_KEY, version, request)
-    if acks == 0:
-        client._sent.pop()
+    return request
+
+
+def remembered(broker: Broker) -> Mapping[bytes, Any]:
+    (connection,) = broker.server.connections
+    memos: Mapping[bytes, Any] = connection.memory._memos
+    return memos
+
+
+def waiting(broker: Broker) -> Collection[Any]:
+    (connection,) = broker.server.connections
+    line: Collection[Any] = connection.memory.waiting
+    return line
 
 
 async def received(client: Client) -> tuple[ErrorCode, int]:
@@ -240,15 +273,90 @@ def test_with_fsync_the_answer_comes_after_the_disk_and_readers_wait_for_the_mar
     run(scenario())
 
 
-def test_a_transactional_request_is_never_served_from_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "question"), [(11, "verify"), (12, "add")])
+def test_a_remembered_transactional_request_is_verified_in_the_next_transaction(
+    tmp_path: Path, version: int, question: str
+) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as (broker, coordinator, client):
+            coordinator.answers = [ErrorCode.NONE] * 2
+            for sequence in range(3):
+                send(client, b"x", sequence, version)
+                assert await received(client) == (ErrorCode.NONE, sequence)
+            assert len(remembered(broker)) == 1
+            assert partition(broker, "t").append_marker(*PRODUCER, 0, committed=True) == 3
+            send(client, b"x", 3, version)
+            assert await received(client) == (ErrorCode.NONE, 4)
+            assert [what for what, _, _ in coordinator.asked] == [question, f"{question} at once"]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_remembered_transactional_request_that_is_refused_is_answered_the_long_way(
+    tmp_path: Path, version: int
+) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as (broker, coordinator, client):
+            coordinator.answers = [ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE]
+            send(client, b"x", 0, version)
+            assert await received(client) == (ErrorCode.NONE, 0)
+            partition(broker, "t").append_marker(*PRODUCER, 0, committed=False)
+            send(client, b"x", 1, version)
+            assert await received(client) == (ErrorCode.INVALID_TXN_STATE, -1)
+            assert len(coordinator.asked) == 3
+            assert partition(broker, "t").log.log_end_offset == 2
+
+    run(scenario())
+
+
+def test_a_remembered_transactional_request_does_not_overtake_one_that_is_being_verified(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with world(tmp_path) as (broker, coordinator, client):
             coordinator.answers = [ErrorCode.NONE]
-            for sequence in range(5):
-                send(client, b"x", sequence)
+            send(client, b"x", 0)
+            assert await received(client) == (ErrorCode.NONE, 0)
+            partition(broker, "t").append_marker(*PRODUCER, 0, committed=True)
+            send(client, b"x", 1)
+            await until(lambda: len(waiting(broker)) == 1)
+            coordinator.answers = [ErrorCode.NONE]
+            send(client, b"x", 2)
+            await until(lambda: len(waiting(broker)) == 2)
+            assert coordinator.answers, "the second is not asked for before its turn"
+            coordinator.answer()
+            assert [await received(client) for _ in range(2)] == [(ErrorCode.NONE, 2), (ErrorCode.NONE, 3)]
+
+    run(scenario())
+
+
+def test_a_batch_that_is_not_transactional_is_none_in_a_remembered_transactional_request_either(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as (broker, coordinator, client):
+            coordinator.answers = [ErrorCode.NONE] * 2
+            send(client, b"x", 0)
+            assert await received(client) == (ErrorCode.NONE, 0)
+            partition(broker, "t").append_marker(*PRODUCER, 0, committed=True)
+            plain = batch(b"x", producer_id=PRODUCER[0], producer_epoch=PRODUCER[1], base_sequence=1)
+            request = produce_request("t", plain)
+            request.transactional_id = "id"
+            client.send(PRODUCE_KEY, 11, request)
+            assert await received(client) == (ErrorCode.NONE, 2)
+            assert len(remembered(broker)) == len(coordinator.asked) == 1
+            assert not partition(broker, "t").log.is_unstable
+
+    run(scenario())
+
+
+def test_a_transactional_request_for_several_partitions_is_not_remembered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with world(tmp_path) as (broker, coordinator, client):
+            coordinator.answers = [ErrorCode.NONE]
+            for sequence in range(3):
+                request = transactional_request(sequence, index=0)
+                request.topic_data += transactional_request(sequence, index=1).topic_data
+                client.send(PRODUCE_KEY, 11, request)
                 assert await received(client) == (ErrorCode.NONE, sequence)
-            (connection,) = broker.server.connections
-            assert not connection.memory._memos
+            assert not remembered(broker)
 
     run(scenario())
 

@@ -22,6 +22,13 @@ def test_the_bytes_are_those_of_the_general_builder(pairs, timestamp_ms):
     assert batch == build_batch(records)
 
 
+@given(PAIRS, st.integers(0, 2**40), st.integers(0, 2**31 - 1))
+def test_a_batch_may_have_its_offsets_and_its_leader_from_the_start(pairs, base_offset, leader_epoch):
+    batch = build_key_values(pairs, 5, base_offset=base_offset, leader_epoch=leader_epoch)
+    records = [Record(base_offset + delta, 5, key, value) for delta, (key, value) in enumerate(pairs)]
+    assert batch == build_batch(records, leader_epoch=leader_epoch)
+
+
 def test_a_long_batch_reads_back():
     pairs = [(b"%d" % number, None if number % 2 else b"v") for number in range(2000)]
     batch = build_key_values(pairs, 5)

@@ -89,6 +89,11 @@ class Later:
         else:
             self._answer(make)
 
+    def take(self) -> Struct | None:
+        """Called by dispatch, before `attach`: the response if it is there already, which is then answered."""
+        make, self._make = self._make, None
+        return None if make is None else make()
+
     def attach(self, answer: Callable[[Callable[[], Struct]], None]) -> None:
         """Called by dispatch, once: what to do with the response, which may be there already."""
         self._answer = answer

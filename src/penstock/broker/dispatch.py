@@ -16,10 +16,13 @@ from typing import Any, NamedTuple
 
 from penstock.broker import handlers
 from penstock.broker.context import Call, Context, Later
-from penstock.broker.produce_memo import PRODUCE_KEY, ProduceMemos, learnable_partitions
+from penstock.broker.produce_memo import PRODUCE_KEY, Append, ProduceMemos, learnable_partitions
+from penstock.broker.replicas.partition import Partition
+from penstock.broker.transactional_append import TransactionalAppend
 from penstock.errors import KafkaError, MalformedError
 from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
 from penstock.wire import api as apis
+from penstock.wire.api.produce import ProduceRequest, ProduceResponse
 from penstock.wire.compile import codec
 from penstock.wire.header import API_VERSIONS_KEY, read_request_header
 from penstock.wire.schema import Struct, layout_of
@@ -86,21 +89,40 @@ class Dispatcher:
         if response is None:
             return None
         if type(response) is Later:
-            return self._serve_later(route, call, response)
-        if key == PRODUCE_KEY:
+            ready = self._take_ready(route, response)
+            if ready is None:
+                return self._serve_later(route, call, response)
+            response = ready
+        elif key == PRODUCE_KEY:
             self._maybe_learn(connection, frame, version, request, response)
         return _encode(route, correlation_id, response)
 
     def _maybe_learn(
-        self, connection: ServerConnection, frame: memoryview, version: int, request: Any, response: Any
+        self,
+        connection: ServerConnection,
+        frame: memoryview,
+        version: int,
+        request: ProduceRequest,
+        response: ProduceResponse,
     ) -> None:
         """Remember a produce request that its connection will repeat."""
         if connection.memory is None:
             connection.memory = ProduceMemos()
         if connection.memory.is_worth_it(request):
             partitions = learnable_partitions(self._context.replicas, version, request, response)
-            if partitions is not None:
-                connection.memory.learn(frame, version, request, response, partitions)
+            appends = self._appends(connection.memory, version, request, partitions) if partitions is not None else None
+            if appends:
+                connection.memory.learn(frame, version, request, response, appends)
+
+    def _appends(
+        self, memos: ProduceMemos, version: int, request: ProduceRequest, partitions: list[Partition]
+    ) -> list[Append]:
+        """How the batches of a request like this are appended; nothing when that is not to be remembered."""
+        if request.transactional_id is None:
+            return [partition.append for partition in partitions]
+        if len(partitions) > 1:
+            return []
+        return [TransactionalAppend(self._context, request.transactional_id, version, partitions[0], memos.waiting)]
 
     def _make_route(self, key: int, version: int) -> Route:
         if key not in handlers.MODULES:
@@ -134,6 +156,13 @@ class Dispatcher:
 
         encode = codec(api.response, 0).encode
         return Route(api, decode, encode, handle, None, False, False, False)
+
+    def _take_ready(self, route: Route, later: Later) -> Struct | None:
+        """The response, when it came while the handler was still at work, as most do that wait for nothing."""
+        try:
+            return later.take()
+        except Exception as error:
+            raise self._unexpected(route, error) from error
 
     def _serve_later(self, route: Route, call: Call, later: Later) -> Pending:
         pending = Pending(later.cancel)

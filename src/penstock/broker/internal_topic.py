@@ -48,6 +48,10 @@ class HomeState(Enum):
     """Its log could not be read."""
 
 
+ACTIVE = HomeState.ACTIVE
+"""Looked at for every request: a name of the module is found faster than a member of an Enum."""
+
+
 class HasState(Protocol):
     """What a coordinator keeps of one partition."""
 
@@ -109,12 +113,11 @@ class InternalTopic:
 
     def home_of(self, key: str, homes: Mapping[int, H]) -> H:
         """Where the key lives, when that is here and can be served."""
-        home = homes.get(partition_for(key, self.partition_count)) if self.exists else None
-        if home is None or home.state is HomeState.FAILED:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        if home.state is HomeState.LOADING:
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return home
+        home = homes.get(partition_for(key, self.partition_count)) if self.partition_count else None
+        if home is not None and home.state is ACTIVE:
+            return home
+        is_loading = home is not None and home.state is HomeState.LOADING
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NOT_COORDINATOR)
 
     def log_failure(self, error: KafkaError | None) -> None:
         """For records that no client waits for."""

@@ -6,21 +6,24 @@ with the partitions that they lead to and the response that follows, and a reque
 the logs. This halves the cost of a small request.
 
 A memo is made from a request that was decoded and answered in full, with acks 1 or all and no error; one for several
-partitions when it comes twice in a row. Whatever does not fit takes the long way, and so does everything
-transactional: a memo is never made of it, and a log takes no transactional batch that comes by one. A memo cannot go
-stale: a partition that is deleted or no longer led refuses the append.
+partitions when it comes twice in a row. Whatever does not fit takes the long way, and so does a transactional request
+for several partitions; one for a single partition is verified as always (transactional_append). A log takes no
+transactional batch by the memo of a request without a transactional id. A memo cannot go stale: a partition that is
+deleted or no longer led refuses the append.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.broker.produce_answer import failure
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
 from penstock.errors import KafkaError
+from penstock.log.log import AppendResult
 from penstock.wire.api.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -57,6 +60,10 @@ _RESULT = struct.Struct(">qqq")
 
 _MARK = 0x5EED_5EED_0000_0000
 """Stands for the base offset of the first partition while the template is made, to find its place."""
+
+
+Append = Callable[[memoryview, int], AppendResult]
+"""Takes a batch, with so many acks, or raises a KafkaError: `Partition.append`, or what comes before it."""
 
 
 class _Gap(NamedTuple):
@@ -100,27 +107,27 @@ class ProduceMemos:
         version: int,
         request: ProduceRequest,
         response: ProduceResponse,
-        partitions: list[Partition],
+        appends: Sequence[Append],
     ) -> None:
-        """Remember a request that was answered without an error."""
+        """Remember a request that was answered without an error, and how its batches are appended, in its order."""
         surroundings = _Surroundings.of(request, version)
         end = surroundings.end_in(frame)
         if end is None:
             return
         if end not in self._ends:
             self._ends = (end, *self._ends)[:MAX_ENDS]
-        count = len(partitions)
+        count = len(appends)
         if sum(memo.count for memo in self._memos.values()) + count > MAX_BATCHES:
             self._memos.clear()
         kind = _One if count == 1 else _Many
-        self._memos[bytes(frame[BODY_AT:end])] = kind(version, surroundings, request.acks, response, partitions)
+        self._memos[bytes(frame[BODY_AT:end])] = kind(version, surroundings, request.acks, response, appends)
 
 
 def learnable_partitions(
     replicas: ReplicaManager, version: int, request: ProduceRequest, response: ProduceResponse
 ) -> list[Partition] | None:
     """The partitions that the request went to, in its order, when it is one that can be remembered."""
-    if request.transactional_id is not None or version < ZSTD_SINCE:
+    if version < ZSTD_SINCE:
         return None
     partitions = []
     for topic, answered in zip(request.topic_data, response.responses, strict=True):
@@ -202,14 +209,14 @@ class _One:
         surroundings: _Surroundings,
         acks: int,
         response: ProduceResponse,
-        partitions: list[Partition],
+        appends: Sequence[Append],
     ) -> None:
         self.version = version
         self.count = 1
         self._is_flexible = surroundings.is_flexible
         self._suffix = surroundings.suffix
         self._acks = acks
-        self._append = partitions[0].append
+        self._append = appends[0]
         self._template, (self._place,) = _template(response, version, surroundings.is_flexible)
 
     def serve(self, frame: memoryview, end: int, correlation_id: int) -> bytearray | None:
@@ -250,15 +257,15 @@ class _Many:
         surroundings: _Surroundings,
         acks: int,
         response: ProduceResponse,
-        partitions: list[Partition],
+        appends: Sequence[Append],
     ) -> None:
         self.version = version
-        self.count = len(partitions)
+        self.count = len(appends)
         self._surroundings = surroundings
         self._acks = acks
         self._response = response
         self._template, places = _template(response, version, surroundings.is_flexible)
-        self._targets = tuple(zip([partition.append for partition in partitions], places, strict=True))
+        self._targets = tuple(zip(appends, places, strict=True))
 
     def serve(self, frame: memoryview, end: int, correlation_id: int) -> bytearray | None:
         spans = self._surroundings.spans(frame, end)

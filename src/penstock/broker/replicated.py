@@ -27,7 +27,7 @@ from penstock.errors import ErrorCode, KafkaError
 from penstock.log.reader import LogSlice
 from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes
-from penstock.wire.key_values import build_key_values
+from penstock.wire.key_values import KeyValues, build_key_values
 from penstock.wire.record import iterate_records
 from penstock.wire.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, check_batch, corrupt
 
@@ -55,10 +55,12 @@ class ReplicatedLog:
         self._group_commit = group_commit
         self._executor = executor
         self._load_buffer_bytes = load_buffer_bytes
+        self.commits_at_once = not group_commit.is_needed
+        """What is in the log is committed: there is no disk to wait for."""
 
     def append(
         self,
-        pairs: Sequence[tuple[bytes, bytes | None]],
+        pairs: KeyValues,
         on_committed: OnCommitted,
         producer: tuple[int, int] = NO_PRODUCER,
         guard: VerificationGuard | None = None,
@@ -67,16 +69,27 @@ class ReplicatedLog:
 
         `producer` is the id and the epoch of the one in whose transaction they are, `guard` the proof that it is open.
         """
-        batch = build_key_values(pairs, self._clock.now_ms(), *producer)
         try:
-            self.partition.append(memoryview(batch), ALL_IN_SYNC, is_own=True, guard=guard)
+            self._write(pairs, producer, guard)
         except KafkaError as error:
             on_committed(error)
             return
-        if self._group_commit.is_needed:
-            self._group_commit.wait((self.partition,), lambda failed: on_committed(self._failure(failed)))
-        else:
+        if self.commits_at_once:
             on_committed(None)
+        else:
+            self._group_commit.wait((self.partition,), lambda failed: on_committed(self._failure(failed)))
+
+    def append_at_once(self, pairs: KeyValues) -> None:
+        """As `append`, where an append is a commit (`commits_at_once`). KafkaError: why the records do not count."""
+        assert self.commits_at_once, "the disk has to be waited for"
+        self.partition.append_own(pairs)
+
+    def _write(self, pairs: KeyValues, producer: tuple[int, int], guard: VerificationGuard | None) -> None:
+        if producer == NO_PRODUCER:
+            self.partition.append_own(pairs)
+        else:
+            batch = build_key_values(pairs, self._clock.now_ms(), *producer)
+            self.partition.append(memoryview(batch), ALL_IN_SYNC, is_own=True, guard=guard)
 
     def _failure(self, failed: frozenset[Partition]) -> KafkaError | None:
         if self.partition in failed:

@@ -49,8 +49,9 @@ from penstock.log.transaction_index import AbortedTransaction
 from penstock.log.validate import followed_batches, needs_preparation, prepare_or_raise
 from penstock.log.verification import VerificationGuard
 from penstock.types import Bytes, TopicPartition
-from penstock.wire.batch_builder import EndTxnMarker, build_end_txn_marker
+from penstock.wire.batch_builder import END_TXN_MARKER_BYTES, ControlType, EndTxnMarker, build_end_txn_marker
 from penstock.wire.crc32c import crc32c
+from penstock.wire.key_values import KeyValues, build_key_values
 from penstock.wire.records import (
     ATTRIBUTES_AT,
     HEADER,
@@ -158,6 +159,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
+        self._is_log_append_time = config.log_append_time
         self._needs_preparation = needs_preparation(config)
         self._own_needs_preparation = needs_preparation(config, is_own=True)
         self._max_batch_bytes = min(config.max_message_bytes, config.segment_bytes)
@@ -264,24 +266,57 @@ class Log:
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch)
         now_ms, offset = self._clock.now_ms(), self.log_end_offset
-        batch = build_end_txn_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms)
-        if self.config.log_append_time:
+        batch = build_end_txn_marker(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp=now_ms, base_offset=offset,
+            leader_epoch=leader_epoch,
+        )  # fmt: skip
+        if self._is_log_append_time:
             set_log_append_time(batch, 0, now_ms)
-        segment = self._segment_for(len(batch), offset, now_ms, now_ms)
-        self._recall_aborted(segment)
-        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
-        try:
-            segment.append(batch, len(batch), offset, now_ms)
-        except OSError as error:
-            raise self._on_append_failed(segment, error) from error
-        self.log_end_offset = offset + 1
+        if marker.control_type is ControlType.ABORT:
+            self._recall_aborted(self._segment_for(END_TXN_MARKER_BYTES, offset, now_ms, now_ms))
+        segment = self._append_own(batch, END_TXN_MARKER_BYTES, offset, now_ms)
         aborted = self.producers.on_marker(producer_id, producer_epoch, marker, offset, now_ms)
         if aborted is not None:
             segment.add_aborted(aborted)
         return offset
 
+    def append_own(self, pairs: KeyValues, leader_epoch: int) -> int:
+        """Take a batch of keys and values that the broker itself writes to an internal topic; its size.
+
+        It is built with the offsets that it gets, so that nothing in it has to be checked or stamped afterwards.
+        """
+        if self.is_fenced:
+            raise self._fenced_error()
+        now_ms, offset = self._clock.now_ms(), self.log_end_offset
+        batch = build_key_values(pairs, now_ms, base_offset=offset, leader_epoch=leader_epoch)
+        size, last_offset = len(batch), offset + len(pairs) - 1
+        if self._own_needs_preparation or size > self._max_batch_bytes:
+            self.append_as_leader(build_key_values(pairs, now_ms), leader_epoch, is_own=True)
+            return size
+        if leader_epoch != self.epochs.latest_epoch:
+            self.assign_leader_epoch(leader_epoch)
+        self._append_own(batch, size, last_offset, now_ms)
+        return size
+
+    def _append_own(self, batch: bytearray, size: int, last_offset: int, timestamp: int) -> Segment:
+        """Write a batch that was built here, with its offsets. The segment that it is in."""
+        segment = self.segments.active
+        if (
+            segment.size + size > self._segment_bytes
+            or timestamp >= self._roll_timestamp
+            or segment.is_full
+            or last_offset > segment.max_offset
+        ):
+            segment = self._segment_for(size, last_offset, timestamp, timestamp)
+        try:
+            segment.append(batch, size, last_offset, timestamp)
+        except OSError as error:
+            raise self._on_append_failed(segment, error) from error
+        self.log_end_offset = last_offset + 1
+        return segment
+
     def _recall_aborted(self, segment: Segment) -> None:
-        """The index is read, if it has to be, before a marker is written: after that nothing may fail."""
+        """The index is read, if it has to be, before an abort is written: after that nothing may fail."""
         with self._reading():
             _ = segment.transaction_index
 

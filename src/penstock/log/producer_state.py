@@ -156,25 +156,17 @@ class ProducerStateManager:
 
     # Transactions.
 
-    def is_in_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the log holds an open transaction of the producer in this epoch."""
-        entry = self._producers.get(producer_id)
-        return entry is not None and entry.epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
-
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool
     ) -> VerificationGuard:
         """What an append of this batch will need; `ONGOING` when nobody has to be asked."""
-        self.check_epoch(producer_id, epoch)
-        if self.is_in_transaction(producer_id, epoch):
-            return ONGOING
-        return self.verifications.start(producer_id, epoch, sequence, supports_epoch_bump)
-
-    def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """INVALID_PRODUCER_EPOCH for one that is older than the last seen."""
         entry = self._producers.get(producer_id)
-        if entry is not None and epoch < entry.epoch:
-            raise _old_epoch(entry, epoch)
+        if entry is not None:
+            if epoch < entry.epoch:
+                raise _old_epoch(entry, epoch)
+            if epoch == entry.epoch and entry.current_txn_first_offset != NO_OFFSET:
+                return ONGOING
+        return self.verifications.start(producer_id, epoch, sequence, supports_epoch_bump)
 
     def check_transactional(
         self, producer_id: int, epoch: int, base_sequence: int, record_count: int, guard: VerificationGuard
@@ -183,13 +175,14 @@ class ProducerStateManager:
 
         Where the transaction is not open here, nothing may have ended it since the guard was made.
         """
-        if not self.is_in_transaction(producer_id, epoch):
-            entry = self._producers.get(producer_id)
+        entry = self._producers.get(producer_id)
+        if entry is None or epoch != entry.epoch or entry.current_txn_first_offset == NO_OFFSET:
             if entry is not None and epoch == entry.epoch:
                 duplicate = _duplicate_of(entry, base_sequence, last_sequence(base_sequence, record_count))
                 if duplicate is not None:
                     return duplicate
-            self.check_epoch(producer_id, epoch)
+            if entry is not None and epoch < entry.epoch:
+                raise _old_epoch(entry, epoch)
             self.verifications.check(producer_id, guard)
             is_unknown = entry is None or not entry.batches
             if base_sequence > (0 if guard.supports_epoch_bump and is_unknown else guard.lowest_sequence):
@@ -246,10 +239,11 @@ class ProducerStateManager:
         first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, NO_OFFSET
         if first_offset == NO_OFFSET:  # an empty transaction: readers need not know of it
             return None
+        if marker.control_type is ControlType.COMMIT:
+            self.transactions.end(producer_id, offset)
+            return None
         last_stable_offset = self.transactions.last_stable_offset_after(producer_id, offset)
         self.transactions.end(producer_id, offset)
-        if marker.control_type is ControlType.COMMIT:
-            return None
         return AbortedTransaction(producer_id, first_offset, offset, last_stable_offset)
 
     # The rest.

@@ -43,9 +43,14 @@ class Transactions:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Markers below it are safe."""
-        self.unreplicated = [each for each in self.unreplicated if each[1] >= high_watermark]
+        unreplicated = self.unreplicated
         oldest = next(iter(self.ongoing.values()), NONE_UNSTABLE)
-        self.first_unstable_offset = min([oldest, *(first for first, _ in self.unreplicated)])
+        if unreplicated and unreplicated[-1][1] < high_watermark:  # all are, as nearly always
+            unreplicated.clear()
+            self.first_unstable_offset = oldest
+        else:
+            self.unreplicated = [each for each in unreplicated if each[1] >= high_watermark]
+            self.first_unstable_offset = min([oldest, *(first for first, _ in self.unreplicated)])
 
     def add(self, ongoing: dict[int, int]) -> None:
         """Those of a snapshot too: producer id -> first offset."""

@@ -18,8 +18,21 @@ from enum import IntEnum
 from penstock.types import Bytes
 from penstock.wire import records
 from penstock.wire.compression import compress
+from penstock.wire.crc32c import crc32c
 from penstock.wire.record import Record
-from penstock.wire.records import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAX_INT32, Codec, TimestampType, corrupt
+from penstock.wire.records import (
+    ATTRIBUTES_AT,
+    CRC,
+    CRC_AT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAX_INT32,
+    Codec,
+    TimestampType,
+    corrupt,
+)
 from penstock.wire.varint import append_varint
 
 CONTROL_KEY = struct.Struct(">hh")
@@ -31,6 +44,7 @@ _END_TXN_RECORD = struct.Struct(">5B hh B hi B")
 _END_TXN_HEAD = (2 * (_END_TXN_RECORD.size - 1), 0, 0, 0, 2 * CONTROL_KEY.size)
 """Its size, attributes, deltas of time and offset, the key's length; varints are zigzag, so a length is doubled."""
 _END_TXN_VALUE_LENGTH = 2 * END_TXN_VALUE.size
+END_TXN_MARKER_BYTES = HEADER_SIZE + _END_TXN_RECORD.size
 _END_TXN_ATTRIBUTES = records.TRANSACTIONAL_BIT | records.CONTROL_BIT
 
 
@@ -106,19 +120,25 @@ def build_batch(
 
 
 def build_end_txn_marker(
-    marker: EndTxnMarker, *, producer_id: int, producer_epoch: int, timestamp: int, base_offset: int = 0
+    marker: EndTxnMarker,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = records.NO_LEADER_EPOCH,
 ) -> bytearray:
     """The control batch that ends a transaction; control batches carry no sequence."""
-    batch = bytearray(HEADER_SIZE + _END_TXN_RECORD.size)
+    batch = bytearray(END_TXN_MARKER_BYTES)
     HEADER.pack_into(
-        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, records.NO_LEADER_EPOCH, MAGIC, 0, _END_TXN_ATTRIBUTES, 0,
+        batch, 0, base_offset, END_TXN_MARKER_BYTES - LOG_OVERHEAD, leader_epoch, MAGIC, 0, _END_TXN_ATTRIBUTES, 0,
         timestamp, timestamp, producer_id, producer_epoch, records.NO_SEQUENCE, 1,
     )  # fmt: skip
     _END_TXN_RECORD.pack_into(
         batch, HEADER_SIZE, *_END_TXN_HEAD, CONTROL_VERSION, marker.control_type,
         _END_TXN_VALUE_LENGTH, CONTROL_VERSION, marker.coordinator_epoch, 0,
     )  # fmt: skip
-    records.update_crc(batch, 0)
+    CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
 
 

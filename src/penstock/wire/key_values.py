@@ -1,18 +1,21 @@
 """A record batch of keys and values and nothing else, built fast: for the topics that the broker itself writes.
 
-All records have the batch's timestamp, there are no headers and no compression, and offsets begin at 0 until the log
-assigns them. `batch_builder` builds everything else; a test holds the two to the same bytes. A batch may be part of a
-producer's transaction; its sequence is 0 then, as in Kafka, and nobody looks at it: the broker sends nothing twice.
+All records have the batch's timestamp, there are no headers and no compression. Offsets begin at `base_offset`: at
+the log's end when the log itself builds the batch, at 0 when it is to assign them. `batch_builder` builds everything
+else; a test holds the two to the same bytes. A batch may be part of a producer's transaction; its sequence is 0 then,
+as in Kafka, and nobody looks at it: the broker sends nothing twice.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from penstock.wire.crc32c import crc32c
 from penstock.wire.records import (
     ATTRIBUTES_AT,
+    CRC,
+    CRC_AT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -25,12 +28,13 @@ from penstock.wire.records import (
 )
 from penstock.wire.varint import append_varint
 
-CRC_AT = 17
-_CRC = struct.Struct(">I")
+KeyValues = Sequence[tuple[bytes, bytes | None]]
+
+_BLANK_HEADER = bytes(HEADER_SIZE)
 _NO_HEADERS = b"\x00"
 _NULL_VALUE = b"\x01"
-_RECORD_HEAD = b"\x00\x00"
-"""Attributes, and a timestamp delta of 0."""
+MAX_REMEMBERED_HEADS = 4096
+"""Of the first record in a batch, mostly the only one: the same keys are written again and again."""
 
 
 def _varint(value: int) -> bytes:
@@ -44,29 +48,40 @@ _SMALL = tuple(_varint(value) for value in range(1024))
 
 
 def build_key_values(
-    pairs: Sequence[tuple[bytes, bytes | None]],
+    pairs: KeyValues,
     timestamp_ms: int,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """The batch, to be appended by a leader. A value of None is a tombstone. With a producer it is transactional."""
-    parts = [bytes(HEADER_SIZE)]
-    for delta, (key, value) in enumerate(pairs):
-        head = (_RECORD_HEAD, _length(delta), _length(len(key)))
-        tail = (_NULL_VALUE,) if value is None else (_length(len(value)), value)
-        body = b"".join((*head, key, *tail, _NO_HEADERS))
-        parts.append(_length(len(body)))
-        parts.append(body)
+    parts = [_BLANK_HEADER]
+    for number, (key, value) in enumerate(pairs):
+        head = _head(number, key) if number else _first_head(key)
+        value_length, value = (_NULL_VALUE, b"") if value is None else (_varint_of(len(value)), value)
+        size = len(head) + len(value_length) + len(value) + 1
+        parts += (_varint_of(size), head, value_length, value, _NO_HEADERS)
     batch = bytearray().join(parts)
     last = len(pairs) - 1
     attributes = 0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     HEADER.pack_into(
-        batch, 0, 0, len(batch) - LOG_OVERHEAD, NO_LEADER_EPOCH, MAGIC, 0, attributes, last, timestamp_ms, timestamp_ms,
-        producer_id, producer_epoch, 0 if attributes else NO_SEQUENCE, last + 1,
+        batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, MAGIC, 0, attributes, last, timestamp_ms,
+        timestamp_ms, producer_id, producer_epoch, 0 if attributes else NO_SEQUENCE, last + 1,
     )  # fmt: skip
-    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
     return batch
 
 
-def _length(value: int) -> bytes:
+def _head(number: int, key: bytes) -> bytes:
+    """What stands before a record's value: attributes and a timestamp delta of 0, its offset delta, its key."""
+    return b"".join((b"\x00\x00", _varint_of(number), _varint_of(len(key)), key))
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_HEADS)
+def _first_head(key: bytes) -> bytes:
+    return _head(0, key)
+
+
+def _varint_of(value: int) -> bytes:
     return _SMALL[value] if value < 1024 else _varint(value)

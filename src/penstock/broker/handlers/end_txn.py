@@ -7,6 +7,7 @@ producer goes on with the epoch in the response.
 from __future__ import annotations
 
 from penstock.broker.context import Call, Context, Later
+from penstock.broker.transactions.coordinator import NO_PRODUCER
 from penstock.broker.transactions.decide import ProducerIdAndEpoch
 from penstock.broker.transactions.metadata import TV_0, TV_2
 from penstock.errors import ErrorCode, KafkaError
@@ -16,22 +17,28 @@ FENCED_SINCE = 2
 EPOCH_PER_TRANSACTION_SINCE = 5
 
 
-def handle(context: Context, call: Call, request: EndTxnRequest) -> Later:
+def handle(context: Context, call: Call, request: EndTxnRequest) -> EndTxnResponse | Later:
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    later = Later()
-
-    def on_ended(error: KafkaError | None, producer: ProducerIdAndEpoch) -> None:
-        code = ErrorCode.NONE if error is None else error.code
-        if code is ErrorCode.PRODUCER_FENCED and call.version < FENCED_SINCE:
-            code = ErrorCode.INVALID_PRODUCER_EPOCH
-        later.finish(lambda: EndTxnResponse(error_code=code, producer_id=producer[0], producer_epoch=producer[1]))
-
-    context.transactions.end(
+    asked = (
         request.transactional_id,
         ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         request.committed,
         TV_2 if call.version >= EPOCH_PER_TRANSACTION_SINCE else TV_0,
-        on_ended,
     )
+    try:
+        ended = context.transactions.end_at_once(*asked)
+    except KafkaError as error:
+        return _response(call, error, NO_PRODUCER)
+    if ended is not None:
+        return _response(call, None, ended)
+    later = Later()
+    context.transactions.end(*asked, lambda error, producer: later.finish(lambda: _response(call, error, producer)))
     return later
+
+
+def _response(call: Call, error: KafkaError | None, producer: ProducerIdAndEpoch) -> EndTxnResponse:
+    code = ErrorCode.NONE if error is None else error.code
+    if code is ErrorCode.PRODUCER_FENCED and call.version < FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(error_code=code, producer_id=producer[0], producer_epoch=producer[1])

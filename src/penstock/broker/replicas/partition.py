@@ -6,6 +6,7 @@ soon as it is on disk. The high watermark, the last stable offset and the log en
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.broker.purgatory import Purgatory, Waiter
@@ -13,9 +14,12 @@ from penstock.errors import ErrorCode, KafkaError
 from penstock.log.log import AppendResult, Log
 from penstock.log.verification import VerificationGuard
 from penstock.metadata.image import INTERNAL_TOPICS, PartitionImage
-from penstock.wire.batch_builder import ControlType, EndTxnMarker
+from penstock.wire.batch_builder import END_TXN_MARKER_BYTES, ControlType, EndTxnMarker
+from penstock.wire.key_values import KeyValues
 
 NO_EPOCH = -1
+MAX_REMEMBERED_MARKERS = 64
+"""Commit and abort of the coordinators' epochs, which hardly ever change."""
 
 
 class Offsets(NamedTuple):
@@ -130,6 +134,21 @@ class Partition:
                     self._purgatory.on_data(self, size)
         return result
 
+    def append_own(self, pairs: KeyValues) -> None:
+        """Append keys and values that the broker itself writes to an internal topic, as one batch, with acks all."""
+        if self._own_refusal is not None:
+            raise KafkaError(*self._own_refusal)
+        if self.isr_size < self._min_insync_replicas:
+            raise self._not_enough_replicas()
+        log = self.log
+        size = log.append_own(pairs, self.leader_epoch)
+        self.bytes_in += size
+        self.messages_in += len(pairs)
+        if not self.needs_sync:
+            log.high_watermark = log.log_end_offset
+            if self.waiters:
+                self._purgatory.on_data(self, size)
+
     def start_verification(
         self,
         producer_id: int,
@@ -166,15 +185,14 @@ class Partition:
         if self.isr_size < self._min_insync_replicas:
             raise self._not_enough_replicas()
         log = self.log
-        size = log.size_bytes
-        marker = EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch)
+        marker = _marker(committed, coordinator_epoch)
         offset = log.append_marker(producer_id, producer_epoch, marker, self.leader_epoch, transaction_version)
         self.messages_in += 1
-        self.bytes_in += log.size_bytes - size
+        self.bytes_in += END_TXN_MARKER_BYTES
         if not self.needs_sync:
             log.advance_high_watermark(offset + 1)
             if self.waiters:
-                self._purgatory.on_data(self, log.size_bytes - size)
+                self._purgatory.on_data(self, END_TXN_MARKER_BYTES)
         return offset
 
     def _not_enough_replicas(self) -> KafkaError:
@@ -225,3 +243,8 @@ class Partition:
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is beyond the high watermark {self.log.high_watermark}"
             )
         return self.log.delete_records(offset)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_MARKERS)
+def _marker(committed: bool, coordinator_epoch: int) -> EndTxnMarker:
+    return EndTxnMarker(ControlType.COMMIT if committed else ControlType.ABORT, coordinator_epoch)

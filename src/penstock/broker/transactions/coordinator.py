@@ -39,6 +39,7 @@ from penstock.broker.transactions.metadata import (
     ENDING,
     NO_PRODUCER_EPOCH,
     PREPARE_ABORT,
+    PREPARE_COMMIT,
     TV_2,
     TransactionMetadata,
     new_metadata,
@@ -250,6 +251,23 @@ class TransactionCoordinator:
             return
         self._write(home, found, decided, on_done)
 
+    def end_at_once(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int
+    ) -> ProducerIdAndEpoch | None:
+        """As `end`, done when this returns, or refused with a KafkaError; None where something has to be waited for."""
+        home = self._home(transactional_id)
+        if not home.log.commits_at_once:
+            return None
+        found = home.shard.id_or_raise(transactional_id)
+        now_ms = self._clock.now_ms()
+        decided = decide.end(found.metadata, found.pending, producer, is_commit, version, None, now_ms)
+        if decided is None:
+            return None
+        if decided is not found.metadata:
+            self._append(home, found, decided)
+            self._write_markers(home, found)
+        return _goes_on_with(decided, version)
+
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int, on_ended: OnEnded
     ) -> None:
@@ -277,13 +295,9 @@ class TransactionCoordinator:
             assert new_id is None, "one producer id is enough"
             self._spawn(self._end_with_new_id(transactional_id, producer, is_commit, version, on_ended))
             return
-        given = NO_PRODUCER
-        if version >= TV_2:
-            after = steps.complete(decided, now_ms) if decided.state in ENDING else decided
-            given = ProducerIdAndEpoch(after.producer_id, after.producer_epoch)
 
         def on_done(error: KafkaError | None) -> None:
-            on_ended(error, given if error is None else NO_PRODUCER)
+            on_ended(error, _goes_on_with(decided, version) if error is None else NO_PRODUCER)
 
         self._write(home, found, decided, on_done)
 
@@ -299,6 +313,21 @@ class TransactionCoordinator:
 
     # What the data path asks (see `verification`).
 
+    def add_at_once(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]
+    ) -> bool:
+        """As `add`, done when this returns; False where the disk has to be waited for. KafkaError when refused."""
+        home = self._home(transactional_id)
+        if not home.log.commits_at_once:
+            return False
+        found = home.shard.id_or_raise(transactional_id)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        now_ms = self._clock.now_ms()
+        decided = decide.add_partitions(found.metadata, found.pending, producer, partitions, TV_2, now_ms)
+        if decided is not found.metadata:
+            self._append(home, found, decided)
+        return True
+
     def verify(
         self,
         transactional_id: str,
@@ -313,6 +342,15 @@ class TransactionCoordinator:
             on_verified(decide.verify_partitions(found.metadata, producer, partitions))
         except KafkaError as error:
             on_verified(dict.fromkeys(partitions, error.code))
+
+    def is_in_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]
+    ) -> bool:
+        """As `verify`, for all of them together. KafkaError when refused."""
+        found = self._home(transactional_id).shard.id_or_raise(transactional_id)
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+        codes = decide.verify_partitions(found.metadata, producer, partitions)
+        return all(code is ErrorCode.NONE for code in codes.values())
 
     def add(
         self,
@@ -334,7 +372,35 @@ class TransactionCoordinator:
         """Write what was decided. Until it is committed nothing else is; when it fails all is as it was before."""
         if decided is found.metadata:
             on_done(None)
+        elif home.log.commits_at_once:
+            self._write_at_once(home, found, decided, on_done)
+        else:
+            self._write_and_wait(home, found, decided, on_done)
+
+    def _write_at_once(self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone) -> None:
+        try:
+            self._append(home, found, decided)
+        except KafkaError as error:
+            on_done(error)
             return
+        on_done(None)
+        if decided.state in ENDING:
+            self._write_markers(home, found)
+
+    def _append(self, home: Home, found: TransactionalId, decided: TransactionMetadata) -> None:
+        """Where an append is a commit. KafkaError for the client when it fails."""
+        record = TransactionRecord(decided.transactional_id, decided)
+        found.pending = None
+        try:
+            home.log.append_at_once((encode(record),))
+        except KafkaError as error:
+            self._forget_if_new(home, found)
+            raise told(error) from error
+        home.shard.replay(record)
+
+    def _write_and_wait(
+        self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone
+    ) -> None:
         record = TransactionRecord(decided.transactional_id, decided)
         found.pending = decided.state
 
@@ -349,7 +415,7 @@ class TransactionCoordinator:
             if decided.state in ENDING:
                 self._write_markers(home, found)
 
-        home.log.append([encode(record)], on_committed)
+        home.log.append((encode(record),), on_committed)
 
     def _forget_if_new(self, home: Home, found: TransactionalId) -> None:
         """An id of which nothing is in the log."""
@@ -364,9 +430,14 @@ class TransactionCoordinator:
             prepared.producer_id,
             prepared.producer_epoch,
             home.coordinator_epoch,
-            prepared.is_commit,
+            prepared.state is PREPARE_COMMIT,
             prepared.client_version,
         )
+        if home.log.commits_at_once and self._is_ours(home):
+            self.markers.write_at_once(found.unmarked, marker)
+            if not found.unmarked:
+                self._complete(home, found, completed)
+                return
         self.markers.write_until_done(
             found.unmarked, marker, lambda: self._is_ours(home), lambda: self._complete(home, found, completed)
         )
@@ -418,6 +489,11 @@ class TransactionCoordinator:
             self.topic.log_failure(error)
 
         home.log.append([encode(record) for record in records], on_committed)
+
+
+def _goes_on_with(decided: TransactionMetadata, version: int) -> ProducerIdAndEpoch:
+    """What EndTxn gives its producer for the next transaction."""
+    return ProducerIdAndEpoch(*steps.producer_after(decided)) if version >= TV_2 else NO_PRODUCER
 
 
 async def _repeat(period_s: float, work: Callable[[], None]) -> None:

@@ -144,6 +144,13 @@ def end(
     now_ms: int,
 ) -> TransactionMetadata | None:
     """A client's EndTxn."""
+    if (
+        current.state is ONGOING
+        and pending is None
+        and producer == (current.producer_id, current.producer_epoch)
+        and producer.epoch < LAST_CLIENT_EPOCH
+    ):
+        return steps.prepare_end(current, is_commit, version, NO_PRODUCER_ID, now_ms)  # what nearly all of them are
     if version < TV_2:
         return _end_v1(current, pending, producer, is_commit, version, now_ms)
     is_retry = _check_epoch(current, producer)

@@ -88,6 +88,18 @@ class MarkerWriter:
         else:
             self._finish(codes, appended, marker, frozenset(), on_done)
 
+    def write_at_once(self, remaining: set[TopicPartition], marker: Marker) -> None:
+        """Where an append is a commit: take out of `remaining` those whose marker is written, for most will be.
+        What stays is for `write_until_done`, which finds out why."""
+        for each in tuple(remaining):
+            try:
+                self._replicas.partition_or_raise(*each).append_marker(*marker)
+            except KafkaError:
+                continue
+            remaining.discard(each)
+            if each.topic == OFFSETS_TOPIC:
+                self._groups.on_marker(each.partition, marker.producer_id, marker.committed)
+
     def _finish(
         self,
         codes: dict[TopicPartition, ErrorCode],

@@ -19,7 +19,6 @@ lost is fenced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -28,6 +27,7 @@ from penstock.types import TopicPartition
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIMESTAMP = -1
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 MAX_EPOCH = 32_767
 LAST_CLIENT_EPOCH = MAX_EPOCH - 1
 
@@ -135,7 +135,7 @@ def new_metadata(transactional_id: str, producer_id: int, timeout_ms: int, now_m
         NO_PRODUCER_EPOCH,
         timeout_ms,
         EMPTY,
-        frozenset(),
+        NO_PARTITIONS,
         NO_TIMESTAMP,
         now_ms,
     )
@@ -163,51 +163,56 @@ def rotate_producer_id(
 def _begin(
     metadata: TransactionMetadata, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
-    return _step(
-        metadata,
-        EMPTY,
+    began = metadata._replace(
+        state=EMPTY,
         producer_id=producer_id,
+        previous_producer_id=metadata.producer_id,
         producer_epoch=epoch,
         last_producer_epoch=last_epoch,
         timeout_ms=timeout_ms,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         start_ms=NO_TIMESTAMP,
         last_update_ms=now_ms,
     )
+    return _step(metadata, began)
+
+
+# The steps of every transaction are written out: `_replace` takes ten times as long.
+
+_new = tuple.__new__
 
 
 def add_partitions(
-    metadata: TransactionMetadata, partitions: Iterable[TopicPartition], version: int, now_ms: int
+    metadata: TransactionMetadata, partitions: frozenset[TopicPartition], version: int, now_ms: int
 ) -> TransactionMetadata:
     """The transaction begins, or goes on, with these partitions too."""
-    return _step(
-        metadata,
-        ONGOING,
-        partitions=metadata.partitions.union(partitions),
-        start_ms=metadata.start_ms if metadata.state is ONGOING else now_ms,
-        last_update_ms=now_ms,
-        client_version=version,
-    )
+    name, producer_id, _, next_id, epoch, last_epoch, timeout_ms, state, known, start_ms, _, _ = metadata
+    if known:
+        partitions = known | partitions
+    if state is not ONGOING:
+        start_ms = now_ms
+    added = (
+        name, producer_id, producer_id, next_id, epoch, last_epoch, timeout_ms, ONGOING, partitions, start_ms, now_ms,
+        version,
+    )  # fmt: skip
+    return _step(metadata, _new(TransactionMetadata, added))
 
 
 def prepare_end(
     metadata: TransactionMetadata, is_commit: bool, version: int, next_producer_id: int, now_ms: int
 ) -> TransactionMetadata:
     """From here on the outcome is decided. Version 2 may abort where nothing was begun, just for a new epoch."""
-    epoch, last_epoch = metadata.producer_epoch, metadata.last_producer_epoch
+    name, producer_id, _, _, epoch, last_epoch, timeout_ms, state, partitions, start_ms, _, _ = metadata
     if version >= TV_2:
         epoch, last_epoch = epoch + 1, epoch
         assert epoch <= MAX_EPOCH, metadata
-    return _step(
-        metadata,
-        PREPARE_COMMIT if is_commit else PREPARE_ABORT,
-        producer_epoch=epoch,
-        last_producer_epoch=last_epoch,
-        next_producer_id=next_producer_id,
-        start_ms=metadata.start_ms if metadata.state is ONGOING else now_ms,
-        last_update_ms=now_ms,
-        client_version=version,
-    )
+    if state is not ONGOING:
+        start_ms = now_ms
+    prepared = (
+        name, producer_id, producer_id, next_producer_id, epoch, last_epoch, timeout_ms,
+        PREPARE_COMMIT if is_commit else PREPARE_ABORT, partitions, start_ms, now_ms, version,
+    )  # fmt: skip
+    return _step(metadata, _new(TransactionMetadata, prepared))
 
 
 def fence(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
@@ -216,23 +221,25 @@ def fence(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     return prepare_end(metadata, False, TV_2, NO_PRODUCER_ID, now_ms)
 
 
+def producer_after(metadata: TransactionMetadata) -> tuple[int, int]:
+    """The producer's id and epoch when a transaction that is ending has ended."""
+    has_next = metadata.client_version >= TV_2 and metadata.next_producer_id != NO_PRODUCER_ID
+    return (metadata.next_producer_id, 0) if has_next else (metadata.producer_id, metadata.producer_epoch)
+
+
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """All markers are written."""
-    has_next = metadata.client_version >= TV_2 and metadata.next_producer_id != NO_PRODUCER_ID
-    return _step(
-        metadata,
-        COMPLETE_COMMIT if metadata.is_commit else COMPLETE_ABORT,
-        producer_id=metadata.next_producer_id if has_next else metadata.producer_id,
-        producer_epoch=0 if has_next else metadata.producer_epoch,
-        next_producer_id=NO_PRODUCER_ID,
-        partitions=frozenset(),
-        last_update_ms=now_ms,
-    )
+    name, previous_id, _, _, _, last_epoch, timeout_ms, _, _, start_ms, _, version = metadata
+    producer_id, epoch = producer_after(metadata)
+    completed = (
+        name, producer_id, previous_id, NO_PRODUCER_ID, epoch, last_epoch, timeout_ms,
+        COMPLETE_COMMIT if metadata.is_commit else COMPLETE_ABORT, NO_PARTITIONS, start_ms, now_ms, version,
+    )  # fmt: skip
+    return _step(metadata, _new(TransactionMetadata, completed))
 
 
-def _step(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
-    assert metadata.state in PREVIOUS_STATES[state], f"{metadata} cannot become {state}"
-    changed = metadata._replace(state=state, previous_producer_id=metadata.producer_id, **changes)  # type: ignore[arg-type]
-    assert changed.producer_id >= 0, changed
-    assert changed.producer_epoch >= 0, changed
-    return changed
+def _step(before: TransactionMetadata, after: TransactionMetadata) -> TransactionMetadata:
+    assert before.state in PREVIOUS_STATES[after.state], f"{before} cannot become {after.state}"
+    assert after.producer_id >= 0, after
+    assert after.producer_epoch >= 0, after
+    return after

@@ -45,8 +45,11 @@ _FIXED = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _ID_TAG = struct.Struct(">BBq")
 _VERSION_TAG = struct.Struct(">BBh")
+_USUAL_REST = struct.Struct(">qq B BBq BBh")
+"""The times, and two tags: the previous producer id and the client's version."""
 _NULL = b"\x00"
 _NO_TAGS = b"\x00"
+_NO_PARTITIONS = b"\x01"
 
 
 class TransactionRecord(NamedTuple):
@@ -64,19 +67,20 @@ def _key(transactional_id: str) -> bytes:
 
 
 def _value(metadata: TransactionMetadata) -> bytes:
-    return b"".join(
-        (
-            _FIXED.pack(
-                VALUE_VERSION, metadata.producer_id, metadata.producer_epoch, metadata.timeout_ms, metadata.state.number
-            ),
-            _NULL if metadata.state is EMPTY else _encode_partitions(metadata.partitions),
-            _TIMES.pack(metadata.last_update_ms, metadata.start_ms),
-            _tags(metadata),
-        )
-    )
+    (_, producer_id, previous_id, next_id, epoch, _, timeout_ms, state, partitions, start_ms, last_update_ms,
+     version) = metadata  # fmt: skip
+    fixed = _FIXED.pack(VALUE_VERSION, producer_id, epoch, timeout_ms, state.number)
+    where = _NULL if state is EMPTY else _encode_partitions(partitions)
+    if version and previous_id != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:  # nearly all of version 2
+        rest = _USUAL_REST.pack(last_update_ms, start_ms, 2, 0, 8, previous_id, 2, 2, version)
+    else:
+        rest = _TIMES.pack(last_update_ms, start_ms) + _tags(metadata)
+    return b"".join((fixed, where, rest))
 
 
 def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
+    if not partitions:
+        return _NO_PARTITIONS
     return _few_partitions(partitions) if len(partitions) <= FEW else _partitions(partitions)
 
 

@@ -46,20 +46,24 @@ class Shard:
 
     def replay(self, record: TransactionRecord) -> None:
         """One record of the log."""
-        metadata = record.metadata
+        transactional_id, metadata = record
         if metadata is None or metadata.state is DEAD:
-            self.ids.pop(record.transactional_id, None)
-            self.ongoing.discard(record.transactional_id)
+            self.ids.pop(transactional_id, None)
+            self.ongoing.discard(transactional_id)
             return
-        known = self.ids.get(record.transactional_id)
+        known = self.ids.get(transactional_id)
         if known is None:
-            known = self.ids[record.transactional_id] = TransactionalId(metadata)
+            known = self.ids[transactional_id] = TransactionalId(metadata)
         known.metadata = metadata
-        known.unmarked = set(metadata.partitions) if metadata.state in ENDING else set()
-        if metadata.state is ONGOING:
-            self.ongoing.add(record.transactional_id)
+        state = metadata.state
+        if state in ENDING:
+            known.unmarked = set(metadata.partitions)
+        elif known.unmarked:
+            known.unmarked = set()
+        if state is ONGOING:
+            self.ongoing.add(transactional_id)
         else:
-            self.ongoing.discard(record.transactional_id)
+            self.ongoing.discard(transactional_id)
 
     def id_or_raise(
         self, transactional_id: str, code: ErrorCode = ErrorCode.INVALID_PRODUCER_ID_MAPPING
