@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -34,7 +35,8 @@ from penstock.wire.batch_builder import build_batch
 from penstock.wire.record import Record
 from penstock.wire.schema import Struct
 
-RECENT = 1_760_000_000_000
+RECENT = time.time_ns() // 1_000_000
+"""Retention deletes what is older than a week, a while after the broker began."""
 NewTopic = Callable[..., str]
 
 

@@ -25,7 +25,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def hours(broker: Broker, new_topic: Callable[..., str]) -> str:
     """Two partitions with a record for each of ten hours."""
-    topic = new_topic(partitions=2)
+    topic = new_topic(partitions=2, **{"retention.ms": "-1"})  # they are old
     moments = [START + timedelta(hours=hour) for hour in range(10)] * 2
     table = pa.table({"value": ["x"] * 20, "partition": [0] * 10 + [1] * 10, "timestamp": moments})
     penstock.write(topic, table, broker.bootstrap)

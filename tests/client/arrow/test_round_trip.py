@@ -39,8 +39,13 @@ TABLE = pa.table(
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as running:
+    with LocalCluster(log_retention_ms=-1) as running:  # timestamps here are of any time
         yield running
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    return new_topic(**{"retention.ms": "-1"})
 
 
 def rows_of(table: pa.Table, *columns: str) -> list[tuple]:
