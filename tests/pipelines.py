@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -76,3 +79,28 @@ def run(spark: SparkSession, project: Project) -> FlowProgress:
     (ended,) = run_project(spark, project.directory)
     assert ended.state is State.DONE, ended.error
     return ended
+
+
+def kill_tree(driver: subprocess.Popen[str]) -> None:
+    """SIGKILL to a driver that still runs, its JVM and its Python workers."""
+    if driver.poll() is not None:
+        return
+    for each in [*descendants(driver.pid), driver.pid]:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def descendants(pid: int) -> list[int]:
+    """The children of a process, and theirs: the JVM, and the Python workers."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has ended since
+                continue
+            parents.setdefault(parent, []).append(int(entry.name))
+    children = parents.get(pid, [])
+    return children + [each for child in children for each in descendants(child)]

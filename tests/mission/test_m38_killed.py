@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,7 +22,7 @@ import pytest
 import penstock as library
 from brokers import SOURCE
 from penstock.testing import Cluster
-from pipelines import make_project
+from pipelines import kill_tree, make_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
@@ -88,11 +87,7 @@ def kill_in_the_middle(project: Path, after_batches: int) -> None:
                 break
         assert done >= after_batches, driver.stderr and driver.stderr.read()
     finally:
-        for pid in [*descendants(driver.pid), driver.pid]:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        kill_tree(driver)
         driver.communicate()
 
 
@@ -101,17 +96,3 @@ def drive(project: Path, *words: str) -> subprocess.Popen[str]:
     start = [sys.executable, "-m", "penstock", "pipeline", words[0], str(project), "--master", "local[2,4]"]
     pipe, environment = subprocess.PIPE, {**os.environ, "PYTHONPATH": path}
     return subprocess.Popen([*start, *words[1:]], stdout=pipe, stderr=pipe, text=True, env=environment)
-
-
-def descendants(pid: int) -> list[int]:
-    """The children of a process, and theirs: the JVM, and the Python workers."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # it has ended since
-                continue
-            parents.setdefault(parent, []).append(int(entry.name))
-    children = parents.get(pid, [])
-    return children + [each for child in children for each in descendants(child)]
