@@ -9,7 +9,8 @@ Exactly once: a batch is one transaction of the database, and the same transacti
 
 Rows are applied in the order in which they stand in their partition: what came last for a key stays. That is the
 order of the topic as long as the flow does not move rows between partitions (no join, no repartition).
-The rows pass through the driver, a chunk at a time.
+A batch passes through the driver; `maxOffsetsPerTrigger` of the source bounds it. (It is collected by one job: a job
+for each partition, as toLocalIterator makes, fails now and then while other flows run in the same session.)
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def upsert_writer(options: Mapping[str, str]) -> BatchWriter:
         statements = _Statements(table, columns, key, database.mark)
         with closing(database.connect()) as connection:
             if _begin(connection, batch, database):
-                for is_deletion, rows in _runs(frame.toLocalIterator(), delete):
+                for is_deletion, rows in _runs(iter(frame.collect()), delete):
                     _apply(connection, statements, is_deletion, rows)
                 _note(connection, batch, database)
             connection.commit()
