@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -31,6 +32,7 @@ from members import find_every_coordinator
 
 SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
 SESSION_PREFIX = "penstock-session-"
+SPARK_TESTS = re.compile(r"tests/(spark/|mission/test_m3[3-8]_)")
 
 hypothesis.settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -50,6 +52,21 @@ class RunningKafka:
     @property
     def log_dir(self) -> Path:
         return Path(self.directory) / "data"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """What needs Spark goes to one worker, one after the other, so that there is one JVM; the rest as it comes.
+
+    pytest-xdist has groups for that, but version 3.8 loses them with the pytest that is current.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if SPARK_TESTS.match(nodeid) else nodeid
+
+    return OneSpark(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:

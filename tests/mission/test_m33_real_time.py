@@ -10,7 +10,7 @@ import pytest
 import penstock as library
 from pipelines import Streaming, make_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 MINUTE_MS = 60_000
 
 

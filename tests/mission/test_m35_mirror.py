@@ -9,7 +9,7 @@ import penstock as library
 from penstock.testing import Cluster
 from pipelines import Streaming, make_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 
 def test_a_topic_is_copied_while_it_grows_in_its_order(spark, penstock, topic_on_penstock, tmp_path):

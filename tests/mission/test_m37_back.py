@@ -10,7 +10,7 @@ import pytest
 import penstock as library
 from pipelines import make_project, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 
 def test_files_of_a_lake_go_back_into_a_topic(spark, penstock, topic_on_penstock, tmp_path):

@@ -1,6 +1,7 @@
 """Spark and a broker for the tests in this directory: one session in the process, since a JVM starts slowly.
 
-What takes the fixture `spark` is slow, and all of it runs in one pytest-xdist worker: then there is one JVM.
+What takes the fixture `spark` is slow. All tests here run in one pytest-xdist worker (tests/conftest.py): then there is
+one JVM.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

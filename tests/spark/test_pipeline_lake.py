@@ -35,7 +35,7 @@ def topic(cluster: Cluster) -> str:
 
 
 def by_duckdb(path: Path) -> list[tuple[str, str]]:
-    query = f"SELECT date::VARCHAR, value::VARCHAR FROM read_parquet('{path}/**/*.parquet', hive_partitioning=true)"
+    query = f"SELECT date::VARCHAR, value::VARCHAR FROM read_parquet('{path}/*/*/*.parquet', hive_partitioning=true)"
     return sorted(duckdb.sql(query).fetchall())
 
 

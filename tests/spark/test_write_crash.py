@@ -28,7 +28,7 @@ COPIER = Path(__file__).resolve().parents[1] / "spark_copier.py"
 ROWS = 5 * ROWS_PER_BATCH
 FINISHED_SECONDS = 180
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Copy:
