@@ -10,7 +10,8 @@ is put there by replacing that directory. A repeated batch has the same rows, so
 Spark's own Parquet sink keeps a list of good files beside the data instead, which only Spark heeds: others would read
 what a killed batch left too.
 
-What is being written is in a directory with a dot before its name, which readers do not look into.
+What is being written is in a directory with a dot before its name, and so is what a killed driver leaves of it. Spark
+and pyarrow do not look into such; DuckDB does when it is told `**`, so its readers name the levels: `*/*/*.parquet`.
 A load of a range that is no stream is one batch, named by its flow: done again, it replaces itself.
 """
 
