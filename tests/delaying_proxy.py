@@ -211,3 +211,27 @@ def _shut(connection: socket.socket) -> None:
 def _end(connection: socket.socket) -> None:
     _shut(connection)
     connection.close()
+
+
+def lose_first_answer(
+    proxy: DelayingProxy, api_key: int, before_again: Callable[[], None] = lambda: None
+) -> list[Request]:
+    """The first request of its kind arrives, but its client hears nothing, and asks again; what was asked.
+
+    It arrives when the client asks again; after that, and before the second is passed on, `before_again` is called.
+    """
+    asked: list[Request] = []
+
+    def fate(request: Request) -> Fate:
+        if request.api_key != api_key:
+            return Fate.PASS
+        asked.append(request)
+        if len(asked) == 1:
+            return Fate.LOSE
+        if proxy.held:
+            proxy.deliver(proxy.held[0])
+            before_again()
+        return Fate.PASS
+
+    proxy.fate = fate
+    return asked

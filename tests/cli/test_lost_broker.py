@@ -51,6 +51,24 @@ def type_line(process: subprocess.Popen[bytes], line: bytes) -> None:
     process.stdin.flush()
 
 
+@contextmanager
+def following(broker: PenstockProcess, topic: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A follower that has printed the first message."""
+    run("produce", topic, bootstrap=broker.bootstrap, stdin="one\n")
+    process = start("consume", topic, "--follow", "--from-beginning", *arguments, bootstrap=broker.bootstrap)
+    try:
+        assert next_line(process) == b"one\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def next_line(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
 def next_note(process: subprocess.Popen[bytes]) -> str:
     assert process.stderr is not None
     return process.stderr.readline().decode()
@@ -87,91 +105,55 @@ def test_a_producer_that_is_ended_tells_what_is_confirmed(broker: PenstockProces
 
 
 def test_a_follower_tries_without_end_and_reads_on(broker: PenstockProcess) -> None:
-    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
-    process = start("consume", TOPIC, "--follow", "--from-beginning", bootstrap=broker.bootstrap)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"one\n"
+    with following(broker, TOPIC) as process:
         broker.kill()
         assert next_note(process).endswith(" Trying again until Ctrl-C.\n")
         broker.start()
         assert next_note(process) == "penstock: The broker answers again.\n"
         run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="two\n")
-        assert process.stdout.readline() == b"two\n"
+        assert next_line(process) == b"two\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(TIMEOUT_SECONDS) == 130
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_follower_ends_after_the_time_it_was_given(broker: PenstockProcess) -> None:
-    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
-    process = start("consume", TOPIC, "-f", "--from-beginning", "--timeout", "3", bootstrap=broker.bootstrap)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"one\n"
+    with following(broker, TOPIC, "--timeout", "3") as process:
         broker.kill()
         _, said = process.communicate(timeout=TIMEOUT_SECONDS)
         assert (process.returncode, b"Traceback" in said) == (1, False)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_member_of_a_group_says_the_outage_once_and_ends_after_the_time_it_was_given(
     broker: PenstockProcess,
 ) -> None:
-    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
-    arguments = ("consume", TOPIC, "--group", "g", "-f", "--from-beginning", "--timeout", "3")
-    process = start(*arguments, bootstrap=broker.bootstrap)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"one\n"
+    with following(broker, TOPIC, "--group", "g", "--timeout", "3") as process:
         broker.kill()
         _, said = process.communicate(timeout=TIMEOUT_SECONDS)
         assert process.returncode == 1
         assert len(said.splitlines()) == 2, said
         assert b"Trying again for " in said.splitlines()[0]
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_member_of_a_group_reads_on_when_the_broker_is_back(broker: PenstockProcess) -> None:
-    run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="one\n")
-    process = start("consume", TOPIC, "--group", "g", "-f", "--from-beginning", bootstrap=broker.bootstrap)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"one\n"
+    with following(broker, TOPIC, "--group", "g") as process:
         broker.kill()
         assert next_note(process).endswith(" Trying again until Ctrl-C.\n")
         broker.start()
         assert next_note(process) == "penstock: The broker answers again.\n"
         run("produce", TOPIC, bootstrap=broker.bootstrap, stdin="two\n")
-        read = process.stdout.readline()
+        read = next_line(process)
         while read == b"one\n":  # what was not committed before the outage is printed again
-            read = process.stdout.readline()
+            read = next_line(process)
         assert read == b"two\n"
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_follower_whose_topic_is_deleted_says_so(penstock: PenstockProcess, name: str) -> None:
     at = penstock.bootstrap
     run("topic", "create", name, bootstrap=at)
-    run("produce", name, bootstrap=at, stdin="one\n")
-    process = start("consume", name, "--follow", "--from-beginning", bootstrap=at)
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"one\n"
+    with following(penstock, name) as process:
         run("topic", "delete", name, bootstrap=at)
         _, said = process.communicate(timeout=TIMEOUT_SECONDS)
         assert (process.returncode, said.decode()) == (1, f"penstock: Topic {name!r} was deleted.\n")
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_short_troubles_are_not_told_and_long_ones_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:

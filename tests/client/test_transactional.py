@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from brokers import Broker, PenstockProcess
-from delaying_proxy import END_TXN, DelayingProxy, Fate, Request
+from delaying_proxy import END_TXN, DelayingProxy, Fate, lose_first_answer
 from members import wait_until
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster, UnknownTopicError
@@ -196,19 +196,7 @@ def test_a_commit_whose_answer_was_lost_is_asked_for_again_and_done_once(
 ) -> None:
     with DelayingProxy(penstock.bootstrap) as proxy, opened(proxy.bootstrap) as cluster:
         where = create(cluster, name)
-        asked: list[Request] = []
-
-        def fate(request: Request) -> Fate:
-            if request.api_key != END_TXN:
-                return Fate.PASS
-            asked.append(request)
-            if len(asked) == 1:
-                return Fate.LOSE
-            if proxy.held:
-                proxy.deliver(proxy.held[0])
-            return Fate.PASS
-
-        proxy.fate = fate
+        asked = lose_first_answer(proxy, END_TXN)
         session = TransactionalSession(cluster, name)
         for value in (b"0", b"1"):
             with session.begin() as transaction:
@@ -239,20 +227,12 @@ def test_who_is_fenced_after_an_answer_was_lost_does_not_say_that_nothing_is_com
 ) -> None:
     with DelayingProxy(penstock.bootstrap) as proxy, Cluster(proxy.bootstrap) as cluster:
         where = create(cluster, name)
-        asked: list[Request] = []
 
-        def fate(request: Request) -> Fate:
-            if request.api_key != END_TXN:
-                return Fate.PASS
-            asked.append(request)
-            if len(asked) == 1:
-                return Fate.LOSE
-            proxy.deliver(proxy.held[0])
+        def take_id() -> None:
             with Cluster(penstock.bootstrap) as other:
                 TransactionalSession(other, name).take_id()
-            return Fate.PASS
 
-        proxy.fate = fate
+        lose_first_answer(proxy, END_TXN, before_again=take_id)
         transaction = TransactionalSession(cluster, name).begin()
         write(cluster, transaction, where, [b"x"])
         with pytest.raises(CommitUnknownError):

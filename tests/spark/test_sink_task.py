@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from brokers import Broker, PenstockProcess
-from delaying_proxy import END_TXN, DelayingProxy, Fate, Request
+from delaying_proxy import END_TXN, DelayingProxy, Fate, lose_first_answer
 from members import wait_until
 from penstock.client.admin import Admin
 from penstock.client.arrow.writer import ArrowWriter
@@ -247,20 +247,12 @@ def test_a_commit_whose_answer_was_lost_is_looked_up_by_its_marker(
 ) -> None:
     with DelayingProxy(penstock_process.bootstrap) as proxy:
         options = sink_options(proxy.bootstrap, topic=create(penstock_process, 1))
-        asked: list[Request] = []
 
-        def fate(request: Request) -> Fate:
-            if request.api_key != END_TXN:
-                return Fate.PASS
-            asked.append(request)
-            if len(asked) == 1:
-                return Fate.LOSE
-            proxy.deliver(proxy.held[0])
-            with Cluster(penstock_process.bootstrap) as other:  # and somebody takes the id before it is asked again
+        def take_id() -> None:
+            with Cluster(penstock_process.bootstrap) as other:
                 TransactionalSession(other, f"{sink_id}-0").take_id()
-            return Fate.PASS
 
-        proxy.fate = fate
+        lose_first_answer(proxy, END_TXN, before_again=take_id)
         with connect(options) as cluster:
             assert write_once(cluster, options, Unit(sink_id, 0, 0), rows("a")).was_done
     assert options.topic is not None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import array
-import importlib.util
 import random
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernels import forms, load_source
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire import columns as columns_module
 from penstock.wire import kernel as installed_kernel
@@ -22,22 +21,7 @@ from penstock.wire.columns import BinaryColumn, Columns, HeaderColumns, decode_c
 from penstock.wire.record import Record, iterate_records
 from penstock.wire.records import Codec, check_batch, check_produced, set_log_append_time
 
-SOURCE = Path(columns_module.__file__).with_name("kernel.py")
-
-
-def load_source() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernel_source", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.COMPILED
-    return module
-
-
-KERNELS = [pytest.param(load_source(), id="plain")]
-if installed_kernel.COMPILED:
-    KERNELS.append(pytest.param(installed_kernel, id="compiled"))
+KERNELS = forms(installed_kernel)
 
 
 @pytest.fixture(params=KERNELS)
@@ -345,7 +329,7 @@ def test_a_record_larger_than_the_target_gets_a_batch_of_its_own(kernel: ModuleT
 
 def test_the_source_needs_no_cython_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cython", None)
-    plain = load_source()
+    plain = load_source("kernel")
     section = memoryview(build_batch([Record(0, 0, None, b"v")]))[61:]
     decoder = plain.Decoder(False)
     decoder.measure(section, 1)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import array
-import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
@@ -13,26 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.client import partitioner
+from kernels import forms, load_source
 from penstock.client.partitioner import consistent_random, murmur2_random
 from penstock.wire import kernel_keys as installed_kernel
 
-SOURCE = Path(partitioner.__file__).parents[1] / "wire" / "kernel_keys.py"
-
-
-def load_source() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("kernel_keys_source", SOURCE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.COMPILED
-    return module
-
-
-KERNELS = [pytest.param(load_source(), id="plain")]
-if installed_kernel.COMPILED:
-    KERNELS.append(pytest.param(installed_kernel, id="compiled"))
+KERNELS = forms(installed_kernel)
 
 each_kernel = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
@@ -79,5 +62,5 @@ def test_columns_that_do_not_fit_are_refused(kernel: ModuleType) -> None:
 def test_the_source_needs_no_cython_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cython", None)
     chosen = array.array("i", [0])
-    load_source().choose_partitions(*buffers([b"key"]), 10, False, chosen)
+    load_source("kernel_keys").choose_partitions(*buffers([b"key"]), 10, False, chosen)
     assert chosen[0] == consistent_random(b"key", 10)
