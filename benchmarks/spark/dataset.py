@@ -184,7 +184,7 @@ def _checksum_of_topic(bootstrap: str, topic: str) -> tuple[int, int]:
 
 
 def _checksum_of_files(lake: Path) -> tuple[int, int]:
-    return _checksum(duckdb.read_parquet(f"{lake}/*/*/*.parquet").select("key, value"))
+    return _checksum(duckdb.read_parquet(f"{lake}/**/*.parquet").select("key, value"))
 
 
 def _checksum(events: duckdb.DuckDBPyRelation) -> tuple[int, int]:

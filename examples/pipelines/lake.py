@@ -32,7 +32,7 @@ init_project(f"{HERE}/project", "lake", topic=TOPIC, bootstrap=BOOTSTRAP, path=f
 (ended,) = run_project(spark, f"{HERE}/project")
 print(f"{ended.flow} is {ended.state}: {ended.rows} rows")
 
-files = duckdb.read_parquet(f"{HERE}/lake/*/*/*.parquet")
+files = duckdb.read_parquet(f"{HERE}/lake/**/*.parquet")
 totals = files.aggregate("decode(key) AS name, sum(decode(value)::INTEGER)::INTEGER AS total").order("name")
 for name, total in totals.fetchall():
     print(f"{name}: {total}")

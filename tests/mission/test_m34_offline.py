@@ -48,7 +48,7 @@ def test_a_range_is_loaded_in_parallel_into_files_that_other_tools_read(spark, p
 
 
 def by_duckdb(path: Path) -> list[bytes]:
-    return [value for (value,) in duckdb.sql(f"SELECT value FROM '{path}/*/*/*.parquet'").fetchall()]
+    return [value for (value,) in duckdb.sql(f"SELECT value FROM '{path}/**/*.parquet'").fetchall()]
 
 
 def by_pyarrow(path: Path) -> list[bytes]:
@@ -56,4 +56,4 @@ def by_pyarrow(path: Path) -> list[bytes]:
 
 
 def by_polars(path: Path) -> list[bytes]:
-    return polars.scan_parquet(path / "*/*/*.parquet").collect()["value"].to_list()
+    return polars.scan_parquet(path / "**/*.parquet").collect()["value"].to_list()

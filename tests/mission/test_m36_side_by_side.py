@@ -28,7 +28,7 @@ def test_three_flows_over_one_topic_do_not_disturb_each_other(spark, penstock, t
         library.write(topic, rows, bootstrap=penstock.bootstrap)
 
     def rows_in_lake() -> int:
-        return duckdb.sql(f"SELECT count(*) FROM '{lake}/*/*/*.parquet'").fetchall()[0][0]
+        return duckdb.sql(f"SELECT count(*) FROM '{lake}/**/*.parquet'").fetchall()[0][0]
 
     make_project(tmp_path / "p", "lake", topic=topic, bootstrap=penstock.bootstrap, path=str(lake), batch="150")
     make_project(tmp_path / "p", "live", topic=topic, bootstrap=penstock.bootstrap, target=target)

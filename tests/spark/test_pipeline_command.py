@@ -49,7 +49,7 @@ def fill(cluster: Cluster, topic: str, count: int) -> None:
 
 def count_rows(path: Path) -> tuple[int, int]:
     """Rows, and different rows, of a lake."""
-    query = f"SELECT count(*), count(DISTINCT (partition, \"offset\")) FROM read_parquet('{path}/*/*/*.parquet')"
+    query = f"SELECT count(*), count(DISTINCT (partition, \"offset\")) FROM read_parquet('{path}/**/*.parquet')"
     return duckdb.sql(query).fetchall()[0]
 
 

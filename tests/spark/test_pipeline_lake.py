@@ -12,8 +12,9 @@ import pyarrow.dataset
 import pytest
 
 import penstock
+from penstock.errors import ConfigError
 from penstock.spark.pipelines.sinks import Batch
-from penstock.spark.pipelines.sinks.lake import lake_writer
+from penstock.spark.pipelines.sinks.lake import _Lake, lake_writer
 from penstock.testing import Cluster
 from pipelines import make_project, run
 
@@ -35,7 +36,7 @@ def topic(cluster: Cluster) -> str:
 
 
 def by_duckdb(path: Path) -> list[tuple[str, str]]:
-    query = f"SELECT date::VARCHAR, value::VARCHAR FROM read_parquet('{path}/*/*/*.parquet', hive_partitioning=true)"
+    query = f"SELECT date::VARCHAR, value::VARCHAR FROM read_parquet('{path}/**/*.parquet', hive_partitioning=true)"
     return sorted(duckdb.sql(query).fetchall())
 
 
@@ -79,3 +80,23 @@ def test_a_batch_that_is_written_again_replaces_what_a_killed_one_left(spark, tm
     write(frame, Batch("6d1f0a3c-aaaa", 7))
     write(frame, Batch("6d1f0a3c-aaaa", 8))
     assert [value for _, value in by_pyarrow(tmp_path / "lake")] == ["a", "a", "b", "b"]
+
+
+def test_what_a_killed_driver_was_writing_is_not_in_the_lake_and_goes_when_the_batch_is_repeated(spark, tmp_path):
+    """DuckDB looks into hidden directories too, so what is being written must be elsewhere."""
+    lake, batch = tmp_path / "lake", Batch("6d1f0a3c-aaaa", 7)
+    frame = spark.createDataFrame([(MAY_1, b"a"), (MAY_2, b"b")], "timestamp TIMESTAMP, value BINARY")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Lake, "put", lambda *_: None)  # killed when all is written and nothing moved
+        lake_writer({"path": str(lake)})(frame, batch)
+    assert [path for path in tmp_path.rglob("*.parquet") if path.is_relative_to(lake)] == []
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+    lake_writer({"path": str(lake)})(frame, batch)
+    assert by_duckdb(lake) == [("2024-05-01", "a"), ("2024-05-02", "b")]
+    assert all(path.is_relative_to(lake) for path in tmp_path.rglob("*.parquet"))
+
+
+def test_a_lake_needs_a_directory_above_it(spark):
+    frame = spark.createDataFrame([(MAY_1, b"a")], "timestamp TIMESTAMP, value BINARY")
+    with pytest.raises(ConfigError, match="has nothing above it"):
+        lake_writer({"path": "file:///"})(frame, Batch("6d1f0a3c-aaaa", 7))
