@@ -19,16 +19,21 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 import oracle
 import raw
-from brokers import Broker, PenstockProcess
+from brokers import SOURCE, Broker, PenstockProcess
 from changes import check_created
 from clients import DRIVERS, Driver
 from members import find_every_coordinator
+from ports import free_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
 SESSION_PREFIX = "penstock-session-"
@@ -79,6 +84,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ[SESSION_DIRECTORY] = tempfile.mkdtemp(prefix=f"{SESSION_PREFIX}{os.getpid()}-")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The process that began the session ends what the session started."""
     if not hasattr(config, "workerinput"):
@@ -127,6 +138,28 @@ def penstock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockProce
 def broker(request: pytest.FixtureRequest) -> Broker:
     found: Broker = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session in the process, since a JVM starts slowly: two cores, a failed task is tried again, with Connect."""
+    from penstock.spark.java import spark_session
+
+    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = path  # for the Python processes that Spark starts
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.port": str(free_ports(1)[0]),
+    }
+    session = spark_session("penstock-tests", master="local[2,4]", settings=settings)
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(params=DRIVERS, ids=lambda driver: driver.name)

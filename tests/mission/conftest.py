@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 import raw
 from brokers import PenstockProcess
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -54,15 +50,3 @@ def watchful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockProce
 @pytest.fixture
 def topic_on_watchful(watchful: PenstockProcess) -> Callable[..., str]:
     return lambda partitions=1: create_topic(watchful, partitions)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The Spark session of this process, the same as in tests/spark: whoever comes first makes it."""
-    from penstock.spark.java import spark_session
-
-    settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
-    session = spark_session("penstock-tests", master="local[2,4]", settings=settings)
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()

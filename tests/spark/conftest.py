@@ -1,59 +1,18 @@
-"""Spark and a broker for the tests in this directory: one session in the process, since a JVM starts slowly.
-
-What takes the fixture `spark` is slow. All tests here run in one pytest-xdist worker (tests/conftest.py): then there is
-one JVM.
-"""
+"""A broker for the tests in this directory, and ways to fill its topics."""
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 import penstock
-from brokers import SOURCE, Broker
+from brokers import Broker
 from penstock.client.admin import Admin
 from penstock.client.cluster import Cluster as Connections
 from penstock.testing import Cluster
-from ports import free_ports
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-}
-CONNECT_PORT = "spark.connect.grpc.binding.port"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.slow)
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores, and a failed task is tried again."""
-    from penstock.spark.java import spark_session
-
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
-    os.environ["PYTHONPATH"] = path  # for the Python processes that Spark starts
-
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse), CONNECT_PORT: str(free_ports(1)[0])}
-    session = spark_session("penstock-tests", master="local[2,4]", settings=settings)
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")

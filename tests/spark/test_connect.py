@@ -25,6 +25,6 @@ def test_spark_connect_finds_the_source_by_itself(spark, cluster, write, tmp_pat
     write(topic, ["a", "b", "c"])
     port = spark.conf.get("spark.connect.grpc.binding.port")
     command = [sys.executable, "-c", PROGRAM, port, cluster.bootstrap, topic, str(tmp_path / "checkpoint")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["3", "3"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import penstock
 from cli.commands import run as command
@@ -60,6 +61,25 @@ def bad():
     values = penstock.read(target, columns=["value"], bootstrap=cluster.bootstrap).read_all()["value"].to_pylist()
     assert values == [b"A", b"B"]
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_a_flow_starts_when_the_sources_of_the_one_before_have_started(spark, cluster, write, project_of, monkeypatch):
+    topic = cluster.create_topic()
+    write(topic, ["a"])
+    flows = "\n".join(
+        f"@dp.append_flow(target='out', name='flow{n}')\ndef flow{n}(): return read('{topic}')" for n in range(3)
+    )
+    project = project_of(f"dp.create_sink('out', 'noop', {{}})\n{flows}")
+    others, start = [], DataStreamWriter.start
+
+    def watched(writer, *arguments, **options):
+        others.append([query.status["message"] for query in spark.streams.active])
+        return start(writer, *arguments, **options)
+
+    monkeypatch.setattr(DataStreamWriter, "start", watched)
+    assert [each.state for each in run_project(spark, project.directory)] == [State.DONE] * 3
+    assert len(others) == 3
+    assert [message for messages in others for message in messages if message.startswith("Initializing")] == []
 
 
 @pytest.mark.parametrize(

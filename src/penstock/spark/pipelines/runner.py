@@ -44,6 +44,8 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 MAX_FAILURES = 10
 """In a row: about four minutes of trying."""
+SOURCES_SECONDS = 30.0
+"""How long the next flow waits for the sources of one that was started."""
 
 
 def run_project(spark: SparkSession, directory: str | Path, flows: Sequence[str] = ()) -> list[FlowProgress]:
@@ -246,6 +248,7 @@ class _RunningFlow:
         try:
             with _settings(self._frame.sparkSession, self._flow.spark_conf):
                 self._query = writer.start()
+            _wait_for_sources(self._query)
         except Exception as error:  # Spark's, or Java's by way of py4j
             self._fail(error)
 
@@ -280,6 +283,18 @@ class _RunningFlow:
     def _say(self, state: State) -> None:
         self.progress.state = state
         self._watcher(self.progress)
+
+
+def _wait_for_sources(query: StreamingQuery) -> None:
+    """Until Spark has started the query's sources, or SOURCES_SECONDS.
+
+    All queries over a Python source share one map of environment variables, to which each adds as it starts, without a
+    lock (Spark 4.3). Two at once break it, and then no task of any query can be sent any more. After the first the
+    names are there, and nothing is added.
+    """
+    deadline = time.monotonic() + SOURCES_SECONDS
+    while query.isActive and query.status["message"].startswith("Initializing") and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _identity(report: Mapping[str, Any]) -> tuple[str, int, str]:
