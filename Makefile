@@ -18,10 +18,10 @@ serve: $(STAMP) ## Run a broker on 127.0.0.1:9092 (ARGS="--listen HOST:PORT --da
 
 test: $(TESTS) ## Run every test; what the machine lacks is installed where that is possible, else said
 	@sh tests/prepare.sh
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
 fast: $(TESTS) ## Run the tests that take a moment, without the slow ones
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --no-loadscope-reorder -m "not slow and not oracle" $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not oracle" $(ARGS)
 
 check: $(TESTS) ## Lint, check the format and the types
 	@$(BIN)/ruff check .

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COUNT = 600
 KILLS = 2
-PER_BATCH = "40"
+PER_BATCH = "100"
 ERRORS = "errors.log"
 WAIT_SECONDS = 250.0
 TABLE = """
