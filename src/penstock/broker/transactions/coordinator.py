@@ -3,8 +3,9 @@
     request -> decision -> record -> the partition's log -> committed -> answer
                                                                      -> markers -> the last record of the transaction
 
-It loads partitions, writes records and markers, ends transactions whose time is over, and gives answers; what to decide
-is decided in `decide`. One record of an id is on its way at a time; who comes meanwhile is told to come again.
+It loads partitions, ends transactions whose time is over, and gives answers; what to decide is decided in `decide`, and
+what was decided is written by `states`. One record of an id is on its way at a time; who comes meanwhile is told to
+come again.
 
 `__transaction_state` is created when the first client looks for a coordinator. After a crash everything is as the log
 has it. A transaction that was prepared is carried out to the end, with the outcome that was decided; one that was open
@@ -24,7 +25,7 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.controller.controller import Controller
 from penstock.broker.controller.topics import NewTopic
 from penstock.broker.groups.coordinator import GroupCoordinator
-from penstock.broker.internal_topic import HomeState, InternalTopic, told
+from penstock.broker.internal_topic import HomeState, InternalTopic
 from penstock.broker.replicas.group_commit import GroupCommit
 from penstock.broker.replicas.manager import ReplicaManager
 from penstock.broker.replicas.partition import Partition
@@ -33,19 +34,17 @@ from penstock.broker.transactions import decide
 from penstock.broker.transactions import metadata as steps
 from penstock.broker.transactions.decide import ProducerIdAndEpoch
 from penstock.broker.transactions.home import Home
-from penstock.broker.transactions.markers import RETRY_S, Marker, MarkerWriter
+from penstock.broker.transactions.markers import MarkerWriter
 from penstock.broker.transactions.metadata import (
     DEAD,
-    ENDING,
-    NO_PRODUCER_EPOCH,
     PREPARE_ABORT,
-    PREPARE_COMMIT,
     TV_2,
     TransactionMetadata,
     new_metadata,
 )
 from penstock.broker.transactions.records import TransactionRecord, decode, encode
 from penstock.broker.transactions.shard import Shard, TransactionalId
+from penstock.broker.transactions.states import OnDone, StateWriter
 from penstock.broker.transactions.verification import OnVerified
 from penstock.env.clock import Clock
 from penstock.errors import ErrorCode, KafkaError
@@ -58,7 +57,6 @@ TRANSACTION_TOPIC = "__transaction_state"
 MAX_RECORDS_PER_BATCH = 1_000
 """Of ids that are forgotten."""
 
-OnDone = Callable[[KafkaError | None], None]
 OnEnded = Callable[[KafkaError | None, ProducerIdAndEpoch], None]
 """Why not, or the producer id and epoch to go on with."""
 
@@ -85,6 +83,7 @@ class TransactionCoordinator:
         self._replicas = replicas
         self._group_commit = group_commit
         self.markers = MarkerWriter(loop, replicas, group_commit, groups, lambda topic: topic in self._image.topics)
+        self._states = StateWriter(loop, clock, self.markers, self._is_ours)
         self._homes: dict[int, Home] = {}
         self._image = Image()
         self.topic = InternalTopic(TRANSACTION_TOPIC, controller, self._new_topic)
@@ -168,7 +167,7 @@ class TransactionCoordinator:
         words = "%s-%d: loaded %d records of %d transactional ids"
         logger.debug(words, TRANSACTION_TOPIC, home.shard.partition, count, len(home.shard.ids))
         for each in home.shard.ending():
-            self._write_markers(home, each)
+            self._states.write_markers(home, each)
 
     # Where an id is.
 
@@ -207,7 +206,7 @@ class TransactionCoordinator:
         assert found is not None
         assert decided is not None
         done: asyncio.Future[None] = self._loop.create_future()
-        self._write(home, found, decided, partial(_resolve, done))
+        self._states.write(home, found, decided, partial(_resolve, done))
         await done
         if decided.state is PREPARE_ABORT:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -249,7 +248,7 @@ class TransactionCoordinator:
         except KafkaError as error:
             on_done(error)
             return
-        self._write(home, found, decided, on_done)
+        self._states.write(home, found, decided, on_done)
 
     def end_at_once(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int
@@ -264,8 +263,8 @@ class TransactionCoordinator:
         if decided is None:
             return None
         if decided is not found.metadata:
-            self._append(home, found, decided)
-            self._write_markers(home, found)
+            self._states.append(home, found, decided)
+            self._states.write_markers(home, found)
         return _goes_on_with(decided, version)
 
     def end(
@@ -299,7 +298,7 @@ class TransactionCoordinator:
         def on_done(error: KafkaError | None) -> None:
             on_ended(error, _goes_on_with(decided, version) if error is None else NO_PRODUCER)
 
-        self._write(home, found, decided, on_done)
+        self._states.write(home, found, decided, on_done)
 
     async def _end_with_new_id(
         self, transactional_id: str, producer: ProducerIdAndEpoch, is_commit: bool, version: int, on_ended: OnEnded
@@ -325,7 +324,7 @@ class TransactionCoordinator:
         now_ms = self._clock.now_ms()
         decided = decide.add_partitions(found.metadata, found.pending, producer, partitions, TV_2, now_ms)
         if decided is not found.metadata:
-            self._append(home, found, decided)
+            self._states.append(home, found, decided)
         return True
 
     def verify(
@@ -366,93 +365,6 @@ class TransactionCoordinator:
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         self.add_partitions(transactional_id, producer, frozenset(partitions), TV_2, on_done)
 
-    # Records and markers.
-
-    def _write(self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone) -> None:
-        """Write what was decided. Until it is committed nothing else is; when it fails all is as it was before."""
-        if decided is found.metadata:
-            on_done(None)
-        elif home.log.commits_at_once:
-            self._write_at_once(home, found, decided, on_done)
-        else:
-            self._write_and_wait(home, found, decided, on_done)
-
-    def _write_at_once(self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone) -> None:
-        try:
-            self._append(home, found, decided)
-        except KafkaError as error:
-            on_done(error)
-            return
-        on_done(None)
-        if decided.state in ENDING:
-            self._write_markers(home, found)
-
-    def _append(self, home: Home, found: TransactionalId, decided: TransactionMetadata) -> None:
-        """Where an append is a commit. KafkaError for the client when it fails."""
-        record = TransactionRecord(decided.transactional_id, decided)
-        found.pending = None
-        try:
-            home.log.append_at_once((encode(record),))
-        except KafkaError as error:
-            self._forget_if_new(home, found)
-            raise told(error) from error
-        home.shard.replay(record)
-
-    def _write_and_wait(
-        self, home: Home, found: TransactionalId, decided: TransactionMetadata, on_done: OnDone
-    ) -> None:
-        record = TransactionRecord(decided.transactional_id, decided)
-        found.pending = decided.state
-
-        def on_committed(error: KafkaError | None) -> None:
-            found.pending = None
-            if error is not None:
-                self._forget_if_new(home, found)
-                on_done(told(error))
-                return
-            home.shard.replay(record)
-            on_done(None)
-            if decided.state in ENDING:
-                self._write_markers(home, found)
-
-        home.log.append((encode(record),), on_committed)
-
-    def _forget_if_new(self, home: Home, found: TransactionalId) -> None:
-        """An id of which nothing is in the log."""
-        if found.metadata.producer_epoch == NO_PRODUCER_EPOCH:
-            home.shard.ids.pop(found.metadata.transactional_id, None)
-
-    def _write_markers(self, home: Home, found: TransactionalId) -> None:
-        prepared = found.metadata
-        completed = steps.complete(prepared, self._clock.now_ms())
-        found.pending = completed.state
-        marker = Marker(
-            prepared.producer_id,
-            prepared.producer_epoch,
-            home.coordinator_epoch,
-            prepared.state is PREPARE_COMMIT,
-            prepared.client_version,
-        )
-        if home.log.commits_at_once and self._is_ours(home):
-            self.markers.write_at_once(found.unmarked, marker)
-            if not found.unmarked:
-                self._complete(home, found, completed)
-                return
-        self.markers.write_until_done(
-            found.unmarked, marker, lambda: self._is_ours(home), lambda: self._complete(home, found, completed)
-        )
-
-    def _complete(self, home: Home, found: TransactionalId, completed: TransactionMetadata) -> None:
-        def on_done(error: KafkaError | None) -> None:
-            if error is None or not self._is_ours(home):
-                return
-            found.pending = completed.state
-            logger.error("the end of a transaction of %s: %s", shown(completed.transactional_id), error.message)
-            self._loop.call_later(RETRY_S, lambda: self._complete(home, found, completed))
-
-        if self._is_ours(home):
-            self._write(home, found, completed, on_done)
-
     def _is_ours(self, home: Home) -> bool:
         return self._homes.get(home.shard.partition) is home
 
@@ -467,7 +379,7 @@ class TransactionCoordinator:
         for home in self._active_homes():
             for found in home.shard.timed_out(now_ms):
                 logger.info("the time of a transaction of %s is over", shown(found.metadata.transactional_id))
-                self._write(home, found, steps.fence(found.metadata, now_ms), self.topic.log_failure)
+                self._states.write(home, found, steps.fence(found.metadata, now_ms), self.topic.log_failure)
 
     def expire_ids(self) -> None:
         expiration_ms = self._config.get_int("transactional.id.expiration.ms")
