@@ -3,7 +3,8 @@
 Both clients talk to the same live broker, in turn, in this process. What is compared is how many records a second
 arrive: as an Arrow table there, as message objects here; and how many are acknowledged, from an Arrow table there, from
 a list of bytes here. confluent-kafka runs with large batches and queues, as in `benchmarks.broker`. Every count is
-checked, and what is read is the same topic, written by confluent-kafka.
+checked, and what is read is the same topic, written by confluent-kafka. "Socket" is what the machine gives at best
+(`floor.py`).
 
 How much work: one to three seconds for confluent-kafka.
 """
@@ -23,6 +24,8 @@ from benchmarks.broker.frames import text
 from benchmarks.broker.scratch import warm_pages
 from benchmarks.broker.systems import System
 from benchmarks.broker.topics import check_written, temporary_topic
+
+from .floor import receive_floor, send_floor
 
 PARTITIONS = 2
 KEYS = 10_007
@@ -44,7 +47,8 @@ class Read:
             check_written(system, topic, PARTITIONS, count)
             by_arrow = _read(system, topic, count)
             by_confluent = _consume(system, topic, count)
-        return _figures(count, self.value_bytes, by_arrow, by_confluent)
+        floor = receive_floor(system.directory, count * self.value_bytes)
+        return _figures(count, self.value_bytes, by_arrow, by_confluent, floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +75,18 @@ class Write:
             warm_pages(system.directory, count * self.value_bytes)
             by_confluent = _produce(system, topic, values, keys, count, self.compression)
             check_written(system, topic, PARTITIONS, count)
-        return _figures(count, self.value_bytes, by_arrow, by_confluent)
+        floor = send_floor(count * self.value_bytes)
+        return _figures(count, self.value_bytes, by_arrow, by_confluent, floor)
 
 
-def _figures(count: int, value_bytes: int, arrow_s: float, confluent_s: float) -> Figures:
+def _figures(count: int, value_bytes: int, arrow_s: float, confluent_s: float, floor_s: float) -> Figures:
     return {
         "arrow_records_per_s": count / arrow_s,
         "confluent_records_per_s": count / confluent_s,
         "times_confluent": confluent_s / arrow_s,
+        "socket_times_confluent": confluent_s / floor_s,
         "arrow_mb_per_s": count * value_bytes / arrow_s / 1e6,
+        "socket_mb_per_s": count * value_bytes / floor_s / 1e6,
     }
 
 

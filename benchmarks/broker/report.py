@@ -44,6 +44,7 @@ UNITS = {
     "messages_per_transaction": "messages / transaction",
     "arrow_records_per_s": "Arrow, records/s", "confluent_records_per_s": "confluent-kafka, records/s",
     "times_confluent": "times confluent-kafka", "arrow_mb_per_s": "Arrow, MB/s",
+    "socket_times_confluent": "bare socket, times confluent-kafka", "socket_mb_per_s": "bare socket, MB/s",
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ WORKER = Path(__file__).with_name("worker.py")
 PARTITIONS = 2
 FILL_ROWS = 100_000
 MICRO_BATCHES, MICRO_ROWS = 20, 1_000
-WARM_ROUNDS = 3
+WARM_ROUNDS, WARM_BATCHES = 3, 5
 SIZES = {"100B": (100, 3_000_000), "1KB": (1_000, 600_000)}
 AIMS = {("read", "100B"): 2.0, ("read", "1KB"): 1.2, ("write", "100B"): 1.0, ("write", "1KB"): 1.0}
 
@@ -86,9 +86,9 @@ def main() -> int:
             sparks.append(stack.enter_context(_spark("kafka", python, jars, broker.bootstrap, directory)))
         except ConnectorUnavailableError as error:
             console.print(f"{error}: nothing is compared", style="yellow")
-        for size in SIZES:
+        for size in options.sizes:
             _run_size(broker.bootstrap, sparks, size, options, results, console)
-    _show(results)
+            _show(results, size)
     if options.out is not None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps({"machine": machine(), "rounds": results.rounds}, indent=1))
@@ -98,6 +98,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m benchmarks.spark", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds of each cell (3)")
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="of a message (all)")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the usual work")
     parser.add_argument("--out", type=Path, help="write the figures of every round as JSON")
     return parser.parse_args()
@@ -153,8 +154,10 @@ def _run_size(
             if stored["rows"] != count:
                 raise RuntimeError(f"{spark.name} wrote {stored['rows']:,.0f} rows of {count:,} to Parquet")
             rates[f"to Parquet {size}"] = count / stored["seconds"]
-            told = spark.tell("stream", topic=full, batches=MICRO_BATCHES, rows_per_batch=MICRO_ROWS)
-            rates[f"micro-batch of {MICRO_ROWS:,} {size}, ms"] = told["median_ms"]
+            batches = MICRO_BATCHES if is_timed else WARM_BATCHES
+            told = spark.tell("stream", topic=full, batches=batches, rows_per_batch=MICRO_ROWS)
+            rates[f"micro-batch of {MICRO_ROWS:,}, ms, {size}"] = told["median_ms"]
+            console.print("    " + "; ".join(f"{cell} {rate:,.0f}" for cell, rate in rates.items()), style="dim")
             for cell, rate in rates.items() if is_timed else ():
                 results.add(cell, spark.name, rate)
     _delete_topic(bootstrap, full)
@@ -185,11 +188,11 @@ def _check_count(bootstrap: str, topic: str, count: int) -> None:
         raise RuntimeError(f"{topic} has {found:,} rows of {count:,}")
 
 
-def _show(results: Results) -> None:
+def _show(results: Results, size: str) -> None:
     table = Table(header_style="bold", pad_edge=False)
     for column in ("records/s", f"Spark {SPARK_VERSION}, Kafka connector", "Spark, penstock", "ratio", "aim", ""):
         table.add_column(column, justify="left" if column == "records/s" else "right")
-    for cell in results.rounds:
+    for cell in [each for each in results.rounds if each.endswith(size)]:
         theirs, ours = results.median(cell, "kafka"), results.median(cell, "penstock")
         ratio = ours / theirs if ours and theirs else None
         shown = ["" if each is None else f"{each:,.0f}" for each in (theirs, ours)]
