@@ -39,6 +39,9 @@ SESSION_DIRECTORY = "PENSTOCK_TEST_SESSION"
 SESSION_PREFIX = "penstock-session-"
 SPARK_TESTS = re.compile(r"tests/(spark/|mission/test_m3[3-8]_)")
 
+# Spark's JVMs live for a minute here: what compiles hot code twice costs more than it gives.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 hypothesis.settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )  # both go by the clock, which says nothing on a busy machine
