@@ -84,10 +84,11 @@ class Later:
         the caller, who may have others to answer, does not notice."""
         if self.is_cancelled:
             return
-        if self._answer is None:
+        answer, self._answer, self.on_cancel = self._answer, None, None  # both know this one
+        if answer is None:
             self._make = make
         else:
-            self._answer(make)
+            answer(make)
 
     def take(self) -> Struct | None:
         """Called by dispatch, before `attach`: the response if it is there already, which is then answered."""
@@ -96,12 +97,14 @@ class Later:
 
     def attach(self, answer: Callable[[Callable[[], Struct]], None]) -> None:
         """Called by dispatch, once: what to do with the response, which may be there already."""
-        self._answer = answer
         if self._make is not None:
             answer(self._make)
+        else:
+            self._answer = answer
 
     def cancel(self) -> None:
         """Nobody waits any more."""
         self.is_cancelled = True
-        if self.on_cancel is not None:
-            self.on_cancel()
+        on_cancel, self.on_cancel, self._answer = self.on_cancel, None, None
+        if on_cancel is not None:
+            on_cancel()

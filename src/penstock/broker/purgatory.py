@@ -36,7 +36,7 @@ class Waiter:
         self.unstable: dict[Partition, int] = {}
         """For committed data: the last stable offset where it was behind the high watermark when the wait began."""
         self.partitions = tuple(partitions)
-        self._complete = complete
+        self._complete: Callable[[bool], None] | None = complete
         self._timer: asyncio.TimerHandle | None = None
         self.is_done = False
 
@@ -59,16 +59,19 @@ class Waiter:
             self.finish()
 
     def finish(self, is_expired: bool = False) -> None:
-        if self.cancel():
-            self._complete(is_expired)
+        complete = self._complete
+        if self.cancel() and complete is not None:
+            complete(is_expired)
 
     def cancel(self) -> bool:
         """Stop waiting without an answer; False when it was over already."""
         if self.is_done:
             return False
         self.is_done = True
+        self._complete = None  # it knows the waiter: two that know each other are left to the garbage collector
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         for partition in self.partitions:
             partition.waiters.discard(self)
         return True

@@ -52,6 +52,7 @@ class Pending:
         assert not self.is_done, "an answer is given once"
         self.reply = reply
         self.is_done = True
+        self.on_cancel = None
         if self._connection is not None:
             self._connection.on_pending_done()
 
