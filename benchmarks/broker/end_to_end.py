@@ -39,17 +39,18 @@ def run_end_to_end(port: int, topic: str, count: int, per_second: int) -> array[
     theirs.close()
     try:
         assert ours.recv() == "ready"
-        produce(port, topic, count, per_second)
-        if not ours.poll(CONSUMER_TIMEOUT_SECONDS):
-            raise TimeoutError(f"the consumer had not got {count} records in {CONSUMER_TIMEOUT_SECONDS:.0f} s")
-        taken: array[int] = ours.recv()
+        with connect(port) as connection:  # until all is consumed: Kafka drops what is unserved when a client leaves
+            produce(connection, topic, count, per_second)
+            if not ours.poll(CONSUMER_TIMEOUT_SECONDS):
+                raise TimeoutError(f"the consumer had not got {count} records in {CONSUMER_TIMEOUT_SECONDS:.0f} s")
+            taken: array[int] = ours.recv()
     finally:
         consumer.kill()
         consumer.join()
     return array("q", sorted(taken))
 
 
-def produce(port: int, topic: str, count: int, per_second: int) -> None:
+def produce(connection: socket.socket, topic: str, count: int, per_second: int) -> None:
     """One request per record; answers are taken when they are there."""
     batch = make_batch(RECORD_BATCH_BYTES)
     frame = bytearray(produce_frame(topic, [0], batch))
@@ -58,16 +59,15 @@ def produce(port: int, topic: str, count: int, per_second: int) -> None:
     interval_ns = 1_000_000_000 // per_second
     answers = bytearray(64 << 10)
     gc.disable()
-    with connect(port) as connection:
-        connection.settimeout(None)  # with a timeout, Python waits for bytes whatever MSG_DONTWAIT says
-        next_ns = time.monotonic_ns()
-        for _ in range(count):
-            _sleep_until(next_ns)
-            next_ns += interval_ns
-            _LONG.pack_into(frame, at + SENT_AT, time.monotonic_ns())
-            struct.pack_into(">I", frame, at + CRC_AT, crc32c(covered))
-            connection.sendall(frame)
-            _take_answers(connection, answers, produce_error_at(topic, 1))
+    connection.settimeout(None)  # with a timeout, Python waits for bytes whatever MSG_DONTWAIT says
+    next_ns = time.monotonic_ns()
+    for _ in range(count):
+        _sleep_until(next_ns)
+        next_ns += interval_ns
+        _LONG.pack_into(frame, at + SENT_AT, time.monotonic_ns())
+        struct.pack_into(">I", frame, at + CRC_AT, crc32c(covered))
+        connection.sendall(frame)
+        _take_answers(connection, answers, produce_error_at(topic, 1))
     gc.enable()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -47,6 +48,7 @@ class Suite:
 
 def run_suite(suite: Suite) -> int:
     """Do what the command line asks for; the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))  # not without ending the brokers
     options = _parser(suite).parse_args()
     console = Console(stderr=True)
     cells = [cell for cell in suite.cells if any(fnmatch.fnmatch(cell.name, pattern) for pattern in options.only)]
