@@ -38,7 +38,7 @@ FILL_ROWS = 100_000
 MICRO_BATCHES, MICRO_ROWS = 20, 1_000
 WARM_ROUNDS, WARM_READS, WARM_BATCHES = 3, 3, 5
 """Untimed: rounds, further reads in each (they become faster for longest), and micro-batches."""
-SIZES = {"100B": (100, 3_000_000), "1KB": (1_000, 600_000)}
+SIZES = {"100B": (100, 7_500_000), "1KB": (1_000, 600_000)}
 AIMS = {("read", "100B"): 2.0, ("read", "1KB"): 1.2, ("write", "100B"): 1.0, ("write", "1KB"): 1.0}
 
 
