@@ -12,10 +12,10 @@ import signal
 from typing import Any
 
 from penstock.broker.replicas.partition import Partition
-from penstock.broker.transactions import coordinator
-from penstock.broker.transactions.coordinator import TransactionCoordinator
+from penstock.broker.transactions import states
 from penstock.broker.transactions.metadata import ENDING
 from penstock.broker.transactions.records import TransactionRecord
+from penstock.broker.transactions.states import StateWriter
 from penstock.cli.main import main
 
 
@@ -37,18 +37,18 @@ def die_before_marker(count: int) -> None:
 
 def die_before_prepare() -> None:
     """Its bytes are made, whatever way it takes to the log."""
-    encode = coordinator.encode
+    encode = states.encode
 
     def checked(record: TransactionRecord) -> tuple[bytes, bytes | None]:
         if record.metadata is not None and record.metadata.state in ENDING:
             die()
         return encode(record)
 
-    coordinator.encode = checked
+    states.encode = checked
 
 
 def die_before_complete() -> None:
-    TransactionCoordinator._complete = lambda *_: die()  # type: ignore[method-assign,assignment]
+    StateWriter._complete = lambda *_, **__: die()  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":
