@@ -71,11 +71,12 @@ class Context:
 class Later:
     """A response that comes later: the handler keeps it and calls `finish` once, unless it was cancelled before."""
 
-    __slots__ = ("_answer", "_make", "is_cancelled", "on_cancel")
+    __slots__ = ("_answer", "_is_finished", "_make", "is_cancelled", "on_cancel")
 
     def __init__(self, on_cancel: Callable[[], object] | None = None) -> None:
         self.on_cancel = on_cancel
         self.is_cancelled = False
+        self._is_finished = False
         self._make: Callable[[], Struct] | None = None
         self._answer: Callable[[Callable[[], Struct]], None] | None = None
 
@@ -84,6 +85,8 @@ class Later:
         the caller, who may have others to answer, does not notice."""
         if self.is_cancelled:
             return
+        assert not self._is_finished, "an answer is given once"
+        self._is_finished = True
         answer, self._answer, self.on_cancel = self._answer, None, None  # both know this one
         if answer is None:
             self._make = make
