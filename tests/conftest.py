@@ -1,9 +1,9 @@
-"""Fixtures for tests that need a running broker.
+"""Fixtures for tests that need a running broker, or Spark.
 
 `broker` is Penstock and then Apache Kafka: a scenario that takes it runs once on each, and one that Kafka does not pass
 is wrong. Both live for the whole session, so each test uses topics of its own (`new_topic`). Penstock runs once per
 pytest process. Kafka runs once per session, however many pytest-xdist workers share it; without Java and Maven its half
-is skipped with the reason.
+is skipped with the reason. `spark` is one session in one pytest process.
 """
 
 from __future__ import annotations

@@ -23,20 +23,15 @@ OURS = ("penstock.broker", "penstock.net", "penstock.log")
 
 
 @pytest.fixture
-def running() -> Iterator[Cluster]:
+def broker() -> Iterator[Cluster]:
+    """In this process, where its garbage can be seen."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
-def connection(running: Cluster) -> Iterator[raw.Connection]:
-    with raw.Connection(running.bootstrap) as opened:
-        yield opened
-
-
-@pytest.fixture
-def topic(running: Cluster) -> str:
-    return running.create_topic()
+def topic(broker: Cluster) -> str:
+    return broker.create_topic()
 
 
 def garbage_of(work: Callable[[], object]) -> Counter[str]:
@@ -62,9 +57,9 @@ def _name(item: object) -> str:
     return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', '')}"
 
 
-def test_a_fetch_that_is_answered_when_data_comes(running, connection, topic):
+def test_a_fetch_that_is_answered_when_data_comes(broker, connection, topic):
     offset = 0
-    with raw.Connection(running.bootstrap) as producer:
+    with raw.Connection(broker.bootstrap) as producer:
 
         def poll() -> None:
             nonlocal offset

@@ -28,6 +28,7 @@ from penstock.broker.transactions.metadata import (
 )
 from penstock.broker.transactions.records import TransactionRecord, encode
 from penstock.broker.transactions.shard import TransactionalId
+from penstock.broker.transactions.states import StateWriter
 from penstock.errors import ErrorCode, KafkaError
 from penstock.types import TopicPartition
 from penstock.wire.api.find_coordinator import FindCoordinatorRequest
@@ -223,6 +224,36 @@ def test_markers_that_are_tried_again_are_said_once_with_the_reason(
     (line,) = (record.getMessage() for record in caplog.records if "tried again" in record.getMessage())
     assert line.startswith("1 markers of producer")
     assert f"; {HERE}: {ErrorCode.KAFKA_STORAGE_ERROR.message}" in line
+
+
+def test_a_last_record_that_is_tried_again_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[StateWriter] = []
+    complete = StateWriter._complete
+
+    def counted(writer: StateWriter, *of: Any, **how: Any) -> None:
+        tries.append(writer)
+        complete(writer, *of, **how)
+
+    monkeypatch.setattr(StateWriter, "_complete", counted)
+
+    async def scenario() -> None:
+        async with begun(tmp_path) as (broker, producer):
+            assert await producer.init() is ErrorCode.NONE
+            assert await producer.add() is ErrorCode.NONE
+            partition(broker, TOPIC, 0).set_disk_full(True)
+            assert await producer.end() is ErrorCode.NONE
+            home(broker).set_disk_full(True)
+            partition(broker, TOPIC, 0).set_disk_full(False)
+            await until(lambda: len(tries) >= 3)
+            home(broker).set_disk_full(False)
+            await until(lambda: producer.state == "CompleteCommit")
+
+    with caplog.at_level(logging.ERROR, logger="penstock.broker.transactions.states"):
+        run(scenario())
+    (line,) = (record.getMessage() for record in caplog.records if record.levelno == logging.ERROR)
+    assert line == "the end of a transaction of t: the disk is nearly full (penstock.disk.reserve.bytes)"
 
 
 def test_a_topic_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
