@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from penstock.errors import MalformedError
 from penstock.net import listener
 from penstock.net.listener import ListenerLimits, Server
 from penstock.net.server_connection import CloseConnection, Limits, Pending, Spliced
+from served import framed, run, serving
 
 
 class FileSlice(NamedTuple):
@@ -25,24 +25,8 @@ class FileSlice(NamedTuple):
     size: int
 
 
-def framed(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
-
-
 def echo(_connection, frame):
     return framed(bytes(frame))
-
-
-@contextlib.asynccontextmanager
-async def serving(serve, limits=None, listener_limits=None):
-    with ThreadPoolExecutor(2) as executor:
-        server = Server(SystemNetwork(), executor, limits or Limits(), listener_limits or ListenerLimits())
-        server.port = server.bind("127.0.0.1", 0, "PLAINTEXT")
-        server.start(serve)
-        try:
-            yield server
-        finally:
-            server.stop()
 
 
 async def connect(server):
@@ -52,10 +36,6 @@ async def connect(server):
 async def read_frame(reader):
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(size)
-
-
-def run(coroutine):
-    asyncio.run(asyncio.wait_for(coroutine, 30))
 
 
 def test_requests_that_come_in_one_write_are_answered_in_order():

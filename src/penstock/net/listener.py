@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from penstock.env.network import Network
 from penstock.net.buffers import Buffers
+from penstock.net.departures import Departures
 from penstock.net.server_connection import Limits, Pending, Reply, ServerConnection, Shared
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class Server:
     def start(self, serve: Callable[[ServerConnection, memoryview], Reply | Pending]) -> None:
         """Let clients in; each of their requests goes to `serve`."""
         loop = asyncio.get_running_loop()
-        self._shared = Shared(loop, self._executor, Buffers(), self._limits, serve, self._on_closed)
+        self._shared = Shared(loop, self._executor, Buffers(), self._limits, serve, self._on_closed, Departures(loop))
         for sock, name in self._listening:
             loop.add_reader(sock.fileno(), self._accept, sock, name)
         self._sweeper = loop.call_later(SWEEP_S, self._sweep)
@@ -180,6 +181,7 @@ class Server:
         self.stop_accepting()
         if self._sweeper is not None:
             self._sweeper.cancel()
+            self._shared.departures.leave()
         for connection in tuple(self.connections):
             connection.close("the broker stops")
 

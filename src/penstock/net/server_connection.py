@@ -1,10 +1,10 @@
 """One client's connection: cuts requests out of the bytes, hands them on, and sends the answers in their order.
 
 A request is a 4-byte length and that many bytes. The whole requests that one read brought are served before anything
-is sent, and what they answered goes out in one write. An answer that is not ready yet (`Pending`) holds back those
-after it. Reading stops while too many answers are pending or the client does not take what it was sent, so a client
-can only ever hold a bounded amount of the broker's memory. The views that `serve` gets are of a buffer that is used
-again as soon as it returns: what outlives the call is copied.
+is sent, and what they answered goes out in one write; small answers of a few connections leave together (`departures`).
+An answer that is not ready yet (`Pending`) holds back those after it. Reading stops while too many answers are pending
+or the client does not take what it was sent, so a client can only ever hold a bounded amount of the broker's memory.
+The views that `serve` gets are of a buffer that is used again as soon as it returns: what outlives the call is copied.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import MalformedError
 from penstock.net.buffers import Buffers
+from penstock.net.departures import SMALL_BYTES, Departures
 from penstock.net.outbox import Outbox, Slice
 from penstock.types import Bytes
 from penstock.wire.frame import SIZE_BYTES, read_size
@@ -85,6 +86,7 @@ class Shared:
     """Answers one request (without its length), now or later."""
     on_closed: Callable[[ServerConnection, str, bool], None]
     """(connection, why it ended, whether its client did wrong)."""
+    departures: Departures
 
 
 class ServerConnection:
@@ -153,12 +155,20 @@ class ServerConnection:
         self._take(view, filled + count)
 
     def _take(self, view: memoryview, filled: int) -> None:
-        """Serve the whole requests in view[:filled], keep the rest, send what is ready."""
+        """Serve the whole requests in view[:filled], keep the rest, send what is ready, or have it sent soon."""
+        departures = self._shared.departures
+        is_small = filled <= SMALL_BYTES
+        if not is_small:
+            departures.leave()
         try:
             served = self._serve_all(view, filled)
             if self._is_open:
                 self._is_turn_over = self._ready_bytes >= TURN_BYTES
                 self._keep(view, filled, served)
+                if is_small and not self._is_turn_over:
+                    if self._ready:
+                        departures.add(self)
+                    return
                 self._flush()
                 if self._is_turn_over and self.outbox.is_empty:
                     self._shared.loop.call_soon(self._next_turn)
@@ -260,6 +270,14 @@ class ServerConnection:
         self.outbox.send(data)
         if not self.outbox.is_empty:
             self._maybe_read()
+
+    def depart(self) -> None:
+        """Send what waited for the answers of other connections (`departures`)."""
+        if self._is_open:
+            try:
+                self._flush()
+            except OSError as error:
+                self.close(str(error))
 
     def _flush_before_close(self) -> None:
         try:
