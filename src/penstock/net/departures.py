@@ -25,17 +25,18 @@ class Departing(Protocol):
 
 
 class Departures:
-    __slots__ = ("_gathered", "_loop")
+    __slots__ = ("_call_soon", "_gathered", "_leave")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._call_soon = loop.call_soon
+        self._leave = self.leave
         self._gathered: list[Departing] = []
 
     def add(self, connection: Departing) -> None:
         """It has answers, and `depart` is called soon."""
         gathered = self._gathered
         if not gathered:
-            self._loop.call_soon(self.leave)
+            self._call_soon(self._leave)
         gathered.append(connection)
         if len(gathered) >= MAX_GATHERED:
             self.leave()

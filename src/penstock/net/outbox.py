@@ -79,11 +79,12 @@ class Outbox:
     def is_empty(self) -> bool:
         return not self._parts
 
-    def send(self, data: Bytes) -> None:
-        """Bytes right away when nothing waits before them, the rest when the socket takes it. OSError: it is gone."""
+    def send(self, data: Bytes) -> bool:
+        """Bytes right away when nothing waits before them, the rest when the socket takes it; whether nothing waits.
+        OSError: it is gone."""
         if self._parts:
             self._parts.append(memoryview(data))
-            return
+            return False
         try:
             count = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
@@ -92,6 +93,8 @@ class Outbox:
         if count < len(data):
             self._parts.append(memoryview(data)[count:])
             self._wait()
+            return False
+        return True
 
     def send_spliced(self, data: bytearray, splices: list[tuple[int, Slice]]) -> None:
         """Bytes with slices of files in between, each at its position in `data`."""

@@ -164,7 +164,10 @@ class ServerConnection:
             served = self._serve_all(view, filled)
             if self._is_open:
                 self._is_turn_over = self._ready_bytes >= TURN_BYTES
-                self._keep(view, filled, served)
+                if served < filled or self._private is not None or self._pending or not self.outbox.is_empty:
+                    self._keep(view, filled, served)
+                elif self._is_turn_over:
+                    self._maybe_read()
                 if is_small and not self._is_turn_over:
                     if self._ready:
                         departures.add(self)
@@ -267,8 +270,7 @@ class ServerConnection:
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         ready.clear()
         self._ready_bytes = 0
-        self.outbox.send(data)
-        if not self.outbox.is_empty:
+        if not self.outbox.send(data):
             self._maybe_read()
 
     def depart(self) -> None:
