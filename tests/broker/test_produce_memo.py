@@ -86,7 +86,7 @@ def test_a_repeated_request_gets_the_same_answer_with_the_next_offset(tmp_path, 
             _, long_way = answer(broker, connection(), version, request_frame(broker, version, records))
             long_way.base_offset = 0
             assert told == long_way
-        assert isinstance(known.memory, ProduceMemos)
+        assert isinstance(known.memory.produced, ProduceMemos)
         assert fresh.memory is None
         assert offsets == [0, 2, 4, 6, 8, 10]
 
@@ -187,7 +187,7 @@ def test_a_connection_remembers_a_bounded_number_of_partitions(tmp_path, monkeyp
         known = connection()
         for partition in range(120):
             answer(broker, known, 9, request_frame(broker, 9, batch(), partition))
-        assert 0 < len(known.memory._memos) <= 50
+        assert 0 < len(known.memory.produced._memos) <= 50
 
     in_broker(tmp_path, scenario, partitions=120)
 
@@ -199,7 +199,7 @@ def test_topics_whose_names_differ_in_length_are_remembered_side_by_side(tmp_pat
         for _ in range(3):  # they alternate
             for topic in ("t", "a-longer-name"):
                 answer(broker, known, 9, request_frame(broker, 9, batch(), topic=topic))
-        assert len(known.memory._memos) == 2
+        assert len(known.memory.produced._memos) == 2
         broker.dispatcher._make_route = None
         broker.dispatcher._routes.clear()  # the long way is closed
         for topic in ("t", "a-longer-name"):
@@ -335,6 +335,6 @@ def test_topics_without_partitions_are_answered_and_not_remembered(tmp_path):
             frame = bytearray(struct.pack(">hhih", 0, 9, 7, 2) + b"me\0" + body)
             _, told = answers(broker, known, 9, frame)
             assert [(name, each.base_offset) for name, each in told] == [("t", number)]
-        assert not known.memory._memos
+        assert not known.memory.produced._memos
 
     in_broker(tmp_path, scenario)

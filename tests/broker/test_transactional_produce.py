@@ -51,7 +51,9 @@ class Coordinator:
     ) -> None:
         self._ask("add", partitions, on_verified)
 
-    def add_at_once(self, _id: str, _producer: int, _epoch: int, partitions: frozenset[TopicPartition]) -> bool:
+    def add_at_once(
+        self, _id: str, _producer: int, _epoch: int, partitions: frozenset[TopicPartition], _version: int
+    ) -> bool:
         return self._ask_at_once("add at once", partitions)
 
     def is_in_transaction(self, _id: str, _producer: int, _epoch: int, partitions: frozenset[TopicPartition]) -> bool:
@@ -108,13 +110,13 @@ def transactional_request(sequence: int, index: int, value: bytes = b"x", acks: 
 
 def remembered(broker: Broker) -> Mapping[bytes, Any]:
     (connection,) = broker.server.connections
-    memos: Mapping[bytes, Any] = connection.memory._memos
+    memos: Mapping[bytes, Any] = connection.memory.produced._memos
     return memos
 
 
 def waiting(broker: Broker) -> Collection[Any]:
     (connection,) = broker.server.connections
-    line: Collection[Any] = connection.memory.waiting
+    line: Collection[Any] = connection.memory.produced.waiting
     return line
 
 

@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 from penstock.broker import handlers
 from penstock.broker.context import Call, Context, Later
+from penstock.broker.memory import Memory, memory_of
 from penstock.broker.produce_memo import PRODUCE_KEY, Append, ProduceMemos, learnable_partitions
 from penstock.broker.replicas.partition import Partition
+from penstock.broker.transaction_memo import ADD_PARTITIONS_KEY, END_TXN_KEY
 from penstock.broker.transactional_append import TransactionalAppend
 from penstock.errors import KafkaError, MalformedError
 from penstock.net.server_connection import CloseConnection, Pending, Reply, ServerConnection, Spliced
@@ -61,8 +63,15 @@ class Dispatcher:
         if len(frame) < 8:
             raise MalformedError(f"a request of {len(frame)} bytes is shorter than its header")
         key, version, correlation_id = _START.unpack_from(frame)
-        if key == PRODUCE_KEY and connection.memory is not None:
-            answer: bytearray | None = connection.memory.serve(frame, version, correlation_id)
+        memory: Memory | None = connection.memory
+        if memory is not None:
+            answer = None
+            if key == PRODUCE_KEY:
+                answer = memory.produced.serve(frame, version, correlation_id)
+            elif key == ADD_PARTITIONS_KEY:
+                answer = memory.transactions.serve_add(self._context, frame, version, correlation_id)
+            elif key == END_TXN_KEY:
+                answer = memory.transactions.serve_end(self._context, frame, version, correlation_id)
             if answer is not None:
                 self._context.metrics.requests[key] += 1
                 return answer
@@ -95,7 +104,12 @@ class Dispatcher:
             response = ready
         elif key == PRODUCE_KEY:
             self._maybe_learn(connection, frame, version, request, response)
-        return _encode(route, correlation_id, response)
+        reply = _encode(route, correlation_id, response)
+        if key == ADD_PARTITIONS_KEY and type(reply) is bytearray:
+            memory_of(connection).transactions.learn_add(frame, version, request, response, context.image, reply)
+        elif key == END_TXN_KEY and type(reply) is bytearray:
+            memory_of(connection).transactions.learn_end(frame, position, version, request, response, reply)
+        return reply
 
     def _maybe_learn(
         self,
@@ -106,13 +120,12 @@ class Dispatcher:
         response: ProduceResponse,
     ) -> None:
         """Remember a produce request that its connection will repeat."""
-        if connection.memory is None:
-            connection.memory = ProduceMemos()
-        if connection.memory.is_worth_it(request):
+        memos = memory_of(connection).produced
+        if memos.is_worth_it(request):
             partitions = learnable_partitions(self._context.replicas, version, request, response)
-            appends = self._appends(connection.memory, version, request, partitions) if partitions is not None else None
+            appends = self._appends(memos, version, request, partitions) if partitions is not None else None
             if appends:
-                connection.memory.learn(frame, version, request, response, appends)
+                memos.learn(frame, version, request, response, appends)
 
     def _appends(
         self, memos: ProduceMemos, version: int, request: ProduceRequest, partitions: list[Partition]

@@ -19,6 +19,7 @@ from collections.abc import Sized
 from penstock.broker.context import Context
 from penstock.broker.replicas.partition import Partition
 from penstock.broker.transactional_produce import ADDS_SINCE, VERIFICATION_SETTING
+from penstock.broker.transactions.metadata import TV_2
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.log import AppendResult
 from penstock.log.verification import ONGOING
@@ -58,7 +59,7 @@ class TransactionalAppend:
     def _verify(self, producer_id: int, producer_epoch: int) -> None:
         transactions = self._context.transactions
         if self._adds:
-            is_in = transactions.add_at_once(self._transactional_id, producer_id, producer_epoch, self._where)
+            is_in = transactions.add_at_once(self._transactional_id, producer_id, producer_epoch, self._where, TV_2)
         else:
             is_in = not self._context.config.get_bool(VERIFICATION_SETTING) or transactions.is_in_transaction(
                 self._transactional_id, producer_id, producer_epoch, self._where

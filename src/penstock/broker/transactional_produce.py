@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from penstock.broker.context import Call, Context, Later
-from penstock.broker.produce_memo import ProduceMemos
+from penstock.broker.memory import memory_of
 from penstock.broker.replicas.partition import Partition
 from penstock.errors import ErrorCode, KafkaError
 from penstock.log.verification import ONGOING, VerificationGuard
@@ -72,9 +72,7 @@ class _Batch(NamedTuple):
 
 def verify_then(context: Context, call: Call, request: ProduceRequest, append: Append) -> Result:
     """The result of `append`, once it is known what belongs to the transaction: now, or when its turn has come."""
-    if call.connection.memory is None:
-        call.connection.memory = ProduceMemos()
-    line = call.connection.memory.waiting
+    line = memory_of(call.connection).produced.waiting
     produce = _Produce(context, call, request, append)
     if not line:
         produce.start()
@@ -196,7 +194,7 @@ class _Produce:
         """Append, answer, and begin the next in line."""
         connection, later = self._call.connection, self._later
         assert later is not None
-        line = connection.memory.waiting
+        line = memory_of(connection).produced.waiting
         assert line[0] is self
         try:
             result = self._append(self.verdicts)

@@ -32,7 +32,7 @@ KeyValues = Sequence[tuple[bytes, bytes | None]]
 
 _BLANK_HEADER = bytes(HEADER_SIZE)
 _NO_HEADERS = b"\x00"
-_NULL_VALUE = b"\x01"
+_NULL_TAIL = b"\x01" + _NO_HEADERS
 MAX_REMEMBERED_HEADS = 4096
 """Of the first record in a batch, mostly the only one: the same keys are written again and again."""
 
@@ -43,7 +43,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL = tuple(_varint(value) for value in range(1024))
+SMALL = 1024
+_SMALL = tuple(_varint(value) for value in range(SMALL))
 """Lengths and offset deltas are almost always small."""
 
 
@@ -57,13 +58,18 @@ def build_key_values(
 ) -> bytearray:
     """The batch, to be appended by a leader. A value of None is a tombstone. With a producer it is transactional."""
     parts = [_BLANK_HEADER]
-    for number, (key, value) in enumerate(pairs):
-        head = _head(number, key) if number else _first_head(key)
-        value_length, value = (_NULL_VALUE, b"") if value is None else (_varint_of(len(value)), value)
-        size = len(head) + len(value_length) + len(value) + 1
-        parts += (_varint_of(size), head, value_length, value, _NO_HEADERS)
+    last = -1
+    for key, value in pairs:
+        last += 1
+        head = _head(last, key) if last else _first_head(key)
+        if value is None:
+            tail = _NULL_TAIL
+        else:
+            size = len(value)
+            tail = (_SMALL[size] if size < SMALL else _varint(size)) + value + _NO_HEADERS
+        size = len(head) + len(tail)
+        parts += (_SMALL[size] if size < SMALL else _varint(size), head, tail)
     batch = bytearray().join(parts)
-    last = len(pairs) - 1
     attributes = 0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     HEADER.pack_into(
         batch, 0, base_offset, len(batch) - LOG_OVERHEAD, leader_epoch, MAGIC, 0, attributes, last, timestamp_ms,
@@ -84,4 +90,4 @@ def _first_head(key: bytes) -> bytes:
 
 
 def _varint_of(value: int) -> bytes:
-    return _SMALL[value] if value < 1024 else _varint(value)
+    return _SMALL[value] if value < SMALL else _varint(value)

@@ -31,7 +31,11 @@ Codes = Mapping[TopicPartition, ErrorCode]
 OnCodes = Callable[[Codes], None]
 
 
-def handle(context: Context, call: Call, request: AddPartitionsToTxnRequest) -> Later:
+def handle(context: Context, call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Later:
+    if call.version < BATCHED_SINCE:
+        response = _add_at_once(context, call, request)
+        if response is not None:
+            return response
     later = Later()
     transactions = request.transactions if call.version >= BATCHED_SINCE else [_only(request)]
     results: dict[int, AddPartitionsToTxnResult] = {}
@@ -48,6 +52,35 @@ def handle(context: Context, call: Call, request: AddPartitionsToTxnRequest) -> 
     if not transactions:
         later.finish(AddPartitionsToTxnResponse)
     return later
+
+
+def _add_at_once(context: Context, call: Call, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | None:
+    """What nearly all clients ask, where the log need not be waited for; None when it is something else."""
+    if not request.v3_and_below_transactional_id:
+        return None
+    image, topics = context.image, request.v3_and_below_topics
+    partitions = frozenset([TopicPartition(topic.name, index) for topic in topics for index in topic.partitions])
+    if None in [image.partition(name, index) for name, index in partitions]:
+        return None
+    code = ErrorCode.NONE
+    try:
+        if not context.transactions.add_at_once(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            partitions,
+            TV_0,
+        ):
+            return None
+    except KafkaError as error:
+        code = _told(call, error)
+    results = [
+        AddPartitionsToTxnTopicResult(
+            topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+        )
+        for topic in topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 def _only(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:

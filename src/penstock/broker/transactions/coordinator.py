@@ -313,16 +313,22 @@ class TransactionCoordinator:
     # What the data path asks (see `verification`).
 
     def add_at_once(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: frozenset[TopicPartition]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        version: int,
     ) -> bool:
-        """As `add`, done when this returns; False where the disk has to be waited for. KafkaError when refused."""
+        """As `add_partitions`, done when this returns, or refused with a KafkaError; False where the disk has to be
+        waited for."""
         home = self._home(transactional_id)
         if not home.log.commits_at_once:
             return False
         found = home.shard.id_or_raise(transactional_id)
         producer = ProducerIdAndEpoch(producer_id, producer_epoch)
         now_ms = self._clock.now_ms()
-        decided = decide.add_partitions(found.metadata, found.pending, producer, partitions, TV_2, now_ms)
+        decided = decide.add_partitions(found.metadata, found.pending, producer, partitions, version, now_ms)
         if decided is not found.metadata:
             self._states.append(home, found, decided)
         return True
@@ -347,9 +353,7 @@ class TransactionCoordinator:
     ) -> bool:
         """As `verify`, for all of them together. KafkaError when refused."""
         found = self._home(transactional_id).shard.id_or_raise(transactional_id)
-        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
-        codes = decide.verify_partitions(found.metadata, producer, partitions)
-        return all(code is ErrorCode.NONE for code in codes.values())
+        return decide.has_partitions(found.metadata, ProducerIdAndEpoch(producer_id, producer_epoch), partitions)
 
     def add(
         self,

@@ -119,12 +119,24 @@ def verify_partitions(
     current: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, ErrorCode]:
     """Whether they are in the transaction. What is pending does not matter: the log looks again when it appends."""
-    _check_producer(current, producer)
-    if current.state in ENDING:
-        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_is_open(current, producer)
     return {
         each: ErrorCode.NONE if each in current.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions
     }
+
+
+def has_partitions(
+    current: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]
+) -> bool:
+    """As `verify_partitions`, for all of them together."""
+    _check_is_open(current, producer)
+    return partitions <= current.partitions
+
+
+def _check_is_open(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:
+    _check_producer(current, producer)
+    if current.state in ENDING:
+        raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 def _check_producer(current: TransactionMetadata, producer: ProducerIdAndEpoch) -> None:

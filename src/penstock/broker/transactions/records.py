@@ -45,7 +45,9 @@ _FIXED = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _ID_TAG = struct.Struct(">BBq")
 _VERSION_TAG = struct.Struct(">BBh")
-_USUAL_REST = struct.Struct(">qq B BBq BBh")
+_REST_V1 = struct.Struct(">qq B BBq")
+"""The times, and one tag: the previous producer id."""
+_REST_V2 = struct.Struct(">qq B BBq BBh")
 """The times, and two tags: the previous producer id and the client's version."""
 _NULL = b"\x00"
 _NO_TAGS = b"\x00"
@@ -71,11 +73,13 @@ def _value(metadata: TransactionMetadata) -> bytes:
      version) = metadata  # fmt: skip
     fixed = _FIXED.pack(VALUE_VERSION, producer_id, epoch, timeout_ms, state.number)
     where = _NULL if state is EMPTY else _encode_partitions(partitions)
-    if version and previous_id != NO_PRODUCER_ID and next_id == NO_PRODUCER_ID:  # nearly all of version 2
-        rest = _USUAL_REST.pack(last_update_ms, start_ms, 2, 0, 8, previous_id, 2, 2, version)
-    else:
+    if previous_id == NO_PRODUCER_ID or next_id != NO_PRODUCER_ID:
         rest = _TIMES.pack(last_update_ms, start_ms) + _tags(metadata)
-    return b"".join((fixed, where, rest))
+    elif version:
+        rest = _REST_V2.pack(last_update_ms, start_ms, 2, 0, 8, previous_id, 2, 2, version)
+    else:
+        rest = _REST_V1.pack(last_update_ms, start_ms, 1, 0, 8, previous_id)
+    return fixed + where + rest
 
 
 def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 OnDone = Callable[[KafkaError | None], None]
 
+_new = tuple.__new__
+"""Makes a record in a third of the time that calling it takes."""
+
 
 class StateWriter:
     """Nothing it writes is for a partition that `is_ours` no longer says is this broker's."""
@@ -54,7 +57,7 @@ class StateWriter:
 
     def append(self, home: Home, found: TransactionalId, decided: TransactionMetadata) -> None:
         """Where an append is a commit. KafkaError for the client when it fails."""
-        record = TransactionRecord(decided.transactional_id, decided)
+        record = _new(TransactionRecord, (decided[0], decided))
         found.pending = None
         try:
             home.log.append_at_once((encode(record),))
@@ -97,25 +100,42 @@ class StateWriter:
         if home.log.commits_at_once and self._is_ours(home):
             self._markers.write_at_once(found.unmarked, marker)
             if not found.unmarked:
-                self._complete(home, found, completed)
+                self._complete_at_once(home, found, completed)
                 return
         self._markers.write_until_done(
             found.unmarked, marker, lambda: self._is_ours(home), lambda: self._complete(home, found, completed)
         )
 
+    def _complete_at_once(self, home: Home, found: TransactionalId, completed: TransactionMetadata) -> None:
+        try:
+            self.append(home, found, completed)
+        except KafkaError as error:
+            self._complete_later(home, found, completed, error)
+
     def _complete(
         self, home: Home, found: TransactionalId, completed: TransactionMetadata, is_again: bool = False
     ) -> None:
         def on_done(error: KafkaError | None) -> None:
-            if error is None or not self._is_ours(home):
-                return
-            found.pending = completed.state
-            if not is_again:  # it is tried on and on, and said once
-                logger.error("the end of a transaction of %s: %s", shown(completed.transactional_id), error.message)
-            self._loop.call_later(RETRY_S, lambda: self._complete(home, found, completed, is_again=True))
+            if error is not None:
+                self._complete_later(home, found, completed, error, is_again)
 
         if self._is_ours(home):
             self.write(home, found, completed, on_done)
+
+    def _complete_later(
+        self,
+        home: Home,
+        found: TransactionalId,
+        completed: TransactionMetadata,
+        error: KafkaError,
+        is_again: bool = False,
+    ) -> None:
+        """It is tried on and on, and said once."""
+        if self._is_ours(home):
+            found.pending = completed.state
+            if not is_again:
+                logger.error("the end of a transaction of %s: %s", shown(completed.transactional_id), error.message)
+            self._loop.call_later(RETRY_S, lambda: self._complete(home, found, completed, is_again=True))
 
 
 def _forget_if_new(home: Home, found: TransactionalId) -> None:
