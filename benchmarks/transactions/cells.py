@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import raw
@@ -18,8 +19,9 @@ from benchmarks.broker.topics import LATEST, temporary_topic
 from transactional import Transactional
 
 from .frames import SmallTransactions, Step
+from .java import is_there, java_producers
 from .loop import run_loop
-from .producers import TRANSACTION_MESSAGES, run_idempotent, run_transactional, run_waiting
+from .producers import TRANSACTION_MESSAGES, Run, Runs, confluent_producers, run_idempotent
 from .steps import run_steps
 
 READ_COMMITTED = 1
@@ -30,7 +32,8 @@ IDS_PER_CONNECTION = 10
 SMALL_PARTITIONS = 4
 LOOP_MESSAGES = 100_000
 LOOP_VALUE_BYTES = 100
-Run = Callable[[System, str, int, int, int], Usage]
+Client = Callable[[System, int, int, int], AbstractContextManager[Runs]]
+"""Of a system, for values of that size, so many messages in all, so many producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +42,17 @@ class Produce:
 
     value_bytes: int
     messages: int
-    producers: int = 1
+    producers: int
+    client: Client
 
     def run(self, system: System, scale: float) -> Figures:
         step = TRANSACTION_MESSAGES * self.producers
         count = max(1, int(self.messages * scale) // step) * step
         markers = (self.producers + count // TRANSACTION_MESSAGES) * MARKER
-        idempotent = self._measure(system, run_idempotent, count)
-        waiting = self._measure(system, run_waiting, count)
-        transactional = self._measure(system, run_transactional, count, markers)
+        with self.client(system, self.value_bytes, count, self.producers) as runs:
+            idempotent = self._measure(system, runs.idempotent, count)
+            waiting = self._measure(system, runs.waiting, count)
+            transactional = self._measure(system, runs.transactional, count, markers)
         return {
             "idempotent_messages_per_s": count / idempotent.wall_s,
             "waiting_messages_per_s": count / waiting.wall_s,
@@ -63,7 +68,7 @@ class Produce:
     def _measure(self, system: System, run: Run, count: int, markers: int = 0) -> Usage:
         with temporary_topic(system) as topic:
             warm_pages(system.directory, count * self.value_bytes)
-            usage = run(system, topic, self.value_bytes, count, self.producers)
+            usage = run(topic)
             check_committed(system, topic, 1, self.producers + count + markers)
         return usage
 
@@ -144,7 +149,7 @@ def warm_up(system: System, scale: float) -> None:
     """Work that is not timed: Kafka makes its internal topics, and its compiler needs it."""
     Small(1, 6_000, connections=20).run(system, scale)
     Small(2, 12_000, connections=20).run(system, scale)
-    Produce(100, 300_000).run(system, scale)
+    Produce(100, 300_000, 1, confluent_producers).run(system, scale)
 
 
 _SMALL = [
@@ -159,17 +164,24 @@ _SMALL = [
         ("-20", "20 connections", 6_000, 20),
     )
 ]
-_PRODUCE = [
-    Cell(
-        f"transactional-{name}{suffix}",
-        f"confluent-kafka, {name}, 1,000 a transaction, {what}",
-        Produce(size, count, producers).run,
-    )
-    for name, size, count in (("100B", 100, 600_000), ("1KB", 1024, 300_000))
-    for suffix, what, producers in (("", "one producer", 1), ("-4", "four producers", 4))
-]
+
+
+def _produce_cells(prefix: str, name: str, client: Client, messages: tuple[int, int]) -> list[Cell]:
+    """`messages` of 100 B, and of 1 KB."""
+    return [
+        Cell(
+            f"{prefix}-{size_name}{suffix}",
+            f"{name}, {size_name}, 1,000 a transaction, {what}",
+            Produce(size, count, producers, client).run,
+        )
+        for size_name, size, count in (("100B", 100, messages[0]), ("1KB", 1024, messages[1]))
+        for suffix, what, producers in (("", "one producer", 1), ("-4", "four producers", 4))
+    ]
+
+
 CELLS: list[Cell] = [
     *_SMALL,
-    *_PRODUCE,
+    *_produce_cells("transactional", "confluent-kafka", confluent_producers, (600_000, 300_000)),
+    *(_produce_cells("java", "Kafka's own client", java_producers, (400_000, 100_000)) if is_there() else ()),
     Cell("copy", "consume, process, produce with the offsets in the transaction, up to 1,000 messages each", run_copy),
 ]

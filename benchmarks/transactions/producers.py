@@ -11,9 +11,11 @@ with several producers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
@@ -24,7 +26,27 @@ from benchmarks.broker.systems import System, Usage
 
 TRANSACTION_MESSAGES = 1_000
 FIRST_VALUES = [b"first"] * VALUES
+Run = Callable[[str], Usage]
+Way = Callable[[System, str, int, int, int], Usage]
 Send = Callable[[Producer, str, list[bytes], int], None]
+
+
+class Runs(NamedTuple):
+    """The three ways, each with a topic."""
+
+    idempotent: Run
+    waiting: Run
+    transactional: Run
+
+
+@contextmanager
+def confluent_producers(system: System, value_bytes: int, count: int, producers: int) -> Iterator[Runs]:
+    ways = (run_idempotent, run_waiting, run_transactional)
+    yield Runs(*[partial(_run_way, way, system, value_bytes, count, producers) for way in ways])
+
+
+def _run_way(way: Way, system: System, value_bytes: int, count: int, producers: int, topic: str) -> Usage:
+    return way(system, topic, value_bytes, count, producers)
 
 
 def run_idempotent(system: System, topic: str, value_bytes: int, count: int, producers: int) -> Usage:
