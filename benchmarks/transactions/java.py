@@ -28,8 +28,8 @@ MODES = ("idempotent", "waiting", "transactional")
 
 
 def is_there() -> bool:
-    """Java with its compiler, and Kafka's jars."""
-    return shutil.which("javac") is not None and oracle.why_unavailable() is None
+    """Java with its compiler, and Maven for Kafka's jars; whether they come is seen when a cell runs."""
+    return shutil.which("javac") is not None and shutil.which("mvn") is not None
 
 
 @contextmanager

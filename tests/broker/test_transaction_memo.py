@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from in_process import create_topic, run, running
+from in_process import create_topic, run, running, until
 from penstock.broker import transaction_memo
 from penstock.broker.controller.topics import TopicRef
 from penstock.broker.internal_topic import HomeState
-from penstock.errors import ErrorCode
-from penstock.net.server_connection import Pending
+from penstock.broker.transactions.metadata import LAST_CLIENT_EPOCH
+from penstock.errors import ErrorCode, KafkaError
+from penstock.net.server_connection import CloseConnection, Pending
 from penstock.types import TopicPartition
 from penstock.wire import api as apis
 from penstock.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -50,11 +51,14 @@ class Producer:
         return [each.partition_error_code for each in results[0].results_by_partition]
 
     def end(self, version=1, is_commit=True, epoch=None, extra=b""):
-        used = self.epoch if epoch is None else epoch
-        response = self.send(END, version, EndTxnRequest(self.name, self.id, used, is_commit), extra)
+        response = self.send_end(version, is_commit, epoch, extra)
         if version >= 5 and response.error_code == 0:
             self.epoch = response.producer_epoch
         return response
+
+    def send_end(self, version=1, is_commit=True, epoch=None, extra=b""):
+        used = self.epoch if epoch is None else epoch
+        return self.send(END, version, EndTxnRequest(self.name, self.id, used, is_commit), extra)
 
     def send(self, key, version, request, extra=b""):
         if self.is_fresh:
@@ -65,7 +69,8 @@ class Producer:
         append_request_header(frame, key, version, self.count, "me", compiled.is_flexible)
         compiled.encode(request, frame, [])
         reply = self.broker.dispatcher.serve(self.connection, memoryview(frame + extra))
-        assert not isinstance(reply, Pending)
+        if isinstance(reply, Pending):
+            return reply
         length, correlation_id = struct.unpack_from(">ii", reply)
         assert length == len(reply) - 4
         assert correlation_id == self.count
@@ -77,9 +82,9 @@ class Producer:
         return self.broker.context.transactions.described(self.name).metadata
 
 
-def in_broker(directory, scenario):
+def in_broker(directory, scenario, *settings):
     async def go():
-        async with running(directory) as broker:
+        async with running(directory, *settings) as broker:
             await create_topic(broker, "t", 4)
             transactions = broker.context.transactions
             await transactions.topic.create()
@@ -257,5 +262,93 @@ def test_frames_that_are_cut_anywhere_are_no_memo(tmp_path):
             assert memos.serve_end(broker.context, memoryview(frame)[:size], 5, 1) is None
         frame[-1] = 2
         assert memos.serve_end(broker.context, memoryview(frame), 1, 1) is None
+
+    in_broker(tmp_path, scenario)
+
+
+def test_where_the_disk_is_waited_for_nothing_is_remembered(tmp_path):
+    async def scenario(broker):
+        producer = await Producer(broker, "p").init()
+        for _ in range(3):
+            for send in (producer.add, producer.send_end):
+                pending = send()
+                assert isinstance(pending, Pending)
+                await until(lambda pending=pending: pending.is_done)
+            await until(lambda: producer.metadata.state.label == "CompleteCommit")
+        assert producer.connection.memory is None
+
+    in_broker(tmp_path, scenario, "penstock.durability=fsync")
+
+
+def test_an_end_that_needs_another_producer_id_takes_the_long_way(tmp_path):
+    async def scenario(broker):
+        producer = await Producer(broker, "p").init()
+        assert producer.added() == [0]
+        assert producer.end(version=5).error_code == 0
+        found = broker.context.transactions.described("p")
+        found.metadata = found.metadata._replace(producer_epoch=LAST_CLIENT_EPOCH)
+        producer.epoch = LAST_CLIENT_EPOCH
+        assert producer.added() == [0]
+        pending = producer.send_end(version=5)
+        await until(lambda: pending.is_done)
+        assert (found.metadata.state.label, found.metadata.producer_epoch) == ("CompleteCommit", 0)
+        assert found.metadata.producer_id != producer.id
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_disk_that_is_full_is_told_as_always(tmp_path):
+    async def scenario(broker):
+        producer = await Producer(broker, "p").init()
+        assert producer.added() == [0]
+        assert producer.end().error_code == 0
+        partition = broker.context.transactions._home("p").log.partition
+        partition.set_disk_full(True)
+        assert producer.added() == [ErrorCode.NOT_COORDINATOR]
+        partition.set_disk_full(False)
+        assert producer.added() == [0]
+        partition.set_disk_full(True)
+        assert producer.end().error_code == ErrorCode.NOT_COORDINATOR
+        assert producer.metadata.state.label == "Ongoing"
+        partition.set_disk_full(False)
+        assert producer.end().error_code == 0
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_last_record_that_fails_is_written_later(tmp_path, monkeypatch):
+    """The end is decided and its marker written; then the disk fails for a moment."""
+
+    async def scenario(broker):
+        producer = await Producer(broker, "p").init()
+        assert producer.added() == [0]
+        log = broker.context.transactions._home("p").log
+        original, written = log.append_at_once, []
+
+        def append_at_once(pairs):
+            written.append(pairs)
+            if len(written) == 2:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+            original(pairs)
+
+        monkeypatch.setattr(log, "append_at_once", append_at_once)
+        assert producer.end().error_code == 0
+        assert producer.metadata.state.label == "PrepareCommit"
+        assert producer.added() == [ErrorCode.CONCURRENT_TRANSACTIONS]
+        await until(lambda: producer.metadata.state.label == "CompleteCommit")
+        assert len(written) == 3
+        assert producer.added() == [0]
+
+    in_broker(tmp_path, scenario)
+
+
+def test_a_bug_is_counted_and_ends_the_connection(tmp_path, monkeypatch):
+    async def scenario(broker):
+        producer = await Producer(broker, "p").init()
+        assert producer.added() == [0]
+        monkeypatch.setattr(broker.context.transactions, "add_at_once", lambda *_: 1 / 0)
+        with pytest.raises(CloseConnection, match="AddPartitionsToTxn failed"):
+            producer.add()
+        assert broker.context.metrics.unexpected_errors == 1
 
     in_broker(tmp_path, scenario)

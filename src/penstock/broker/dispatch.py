@@ -31,6 +31,8 @@ from penstock.wire.schema import Struct, layout_of
 
 log = logging.getLogger(__name__)
 
+REPEATED_KEYS = frozenset((PRODUCE_KEY, ADD_PARTITIONS_KEY, END_TXN_KEY))
+
 _START = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">i")
 _RESPONSE_HEAD = struct.Struct(">ii")
@@ -63,15 +65,8 @@ class Dispatcher:
         if len(frame) < 8:
             raise MalformedError(f"a request of {len(frame)} bytes is shorter than its header")
         key, version, correlation_id = _START.unpack_from(frame)
-        memory: Memory | None = connection.memory
-        if memory is not None:
-            answer = None
-            if key == PRODUCE_KEY:
-                answer = memory.produced.serve(frame, version, correlation_id)
-            elif key == ADD_PARTITIONS_KEY:
-                answer = memory.transactions.serve_add(self._context, frame, version, correlation_id)
-            elif key == END_TXN_KEY:
-                answer = memory.transactions.serve_end(self._context, frame, version, correlation_id)
+        if key in REPEATED_KEYS and connection.memory is not None:
+            answer = self._serve_known(connection.memory, frame, key, version, correlation_id)
             if answer is not None:
                 self._context.metrics.requests[key] += 1
                 return answer
@@ -94,7 +89,7 @@ class Dispatcher:
         except CloseConnection:
             raise
         except Exception as error:
-            raise self._unexpected(route, error) from error
+            raise self._unexpected(route.api, error) from error
         if response is None:
             return None
         if type(response) is Later:
@@ -106,10 +101,25 @@ class Dispatcher:
             self._maybe_learn(connection, frame, version, request, response)
         reply = _encode(route, correlation_id, response)
         if key == ADD_PARTITIONS_KEY and type(reply) is bytearray:
-            memory_of(connection).transactions.learn_add(frame, version, request, response, context.image, reply)
+            memory_of(connection).transactions.learn_add(frame, version, request, response, reply)
         elif key == END_TXN_KEY and type(reply) is bytearray:
             memory_of(connection).transactions.learn_end(frame, position, version, request, response, reply)
         return reply
+
+    def _serve_known(
+        self, memory: Memory, frame: memoryview, key: int, version: int, correlation_id: int
+    ) -> bytearray | None:
+        """The answer to a request that its connection repeats; None for any other."""
+        try:
+            if key == PRODUCE_KEY:
+                return memory.produced.serve(frame, version, correlation_id)
+            if key == ADD_PARTITIONS_KEY:
+                return memory.transactions.serve_add(self._context, frame, version, correlation_id)
+            return memory.transactions.serve_end(self._context, frame, version, correlation_id)
+        except MalformedError:
+            raise
+        except Exception as error:
+            raise self._unexpected(apis.load(key), error) from error
 
     def _maybe_learn(
         self,
@@ -175,7 +185,7 @@ class Dispatcher:
         try:
             return later.take()
         except Exception as error:
-            raise self._unexpected(route, error) from error
+            raise self._unexpected(route.api, error) from error
 
     def _serve_later(self, route: Route, call: Call, later: Later) -> Pending:
         pending = Pending(later.cancel)
@@ -184,7 +194,7 @@ class Dispatcher:
             try:
                 reply = _encode(route, call.correlation_id, make())
             except Exception as error:
-                call.connection.close(str(self._unexpected(route, error)))
+                call.connection.close(str(self._unexpected(route.api, error)))
             else:
                 pending.finish(reply)
 
@@ -208,15 +218,15 @@ class Dispatcher:
         except CloseConnection as error:
             call.connection.close(str(error))
         except Exception as error:
-            call.connection.close(str(self._unexpected(route, error)))
+            call.connection.close(str(self._unexpected(route.api, error)))
         else:
             pending.finish(reply)
 
-    def _unexpected(self, route: Route, error: Exception) -> CloseConnection:
+    def _unexpected(self, api: apis.Api, error: Exception) -> CloseConnection:
         """We are wrong: say so with everything we know, and end this connection only."""
         self._context.metrics.unexpected_errors += 1
-        log.error("%s failed; this is a bug in Penstock", route.api.name, exc_info=error)
-        return CloseConnection(f"{route.api.name} failed: {error}")
+        log.error("%s failed; this is a bug in Penstock", api.name, exc_info=error)
+        return CloseConnection(f"{api.name} failed: {error}")
 
     async def preload(self) -> None:
         """Load every handler, a little at a time, while clients are served: none should wait for it, nor fail because

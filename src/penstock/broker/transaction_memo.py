@@ -7,8 +7,8 @@ A connection remembers the bytes of a request that was done, without the correla
 answer. A request with the same bytes goes straight to the coordinator, which decides as always. This saves two thirds
 of the time of the one and a quarter of the other's.
 
-Whatever is unusual takes the long way, which says why: the coordinator refuses, or has to wait for the disk. So does an
-AddPartitionsToTxn after a change of the cluster's metadata, until it is learned again: the partitions may be gone.
+Whatever is unusual takes the long way, which says why: the coordinator refuses, or has to wait for the disk, or a
+partition is gone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import NamedTuple
 from penstock.broker.context import Context
 from penstock.broker.transactions.decide import ProducerIdAndEpoch
 from penstock.broker.transactions.metadata import TV_0, TV_2
+from penstock.broker.transactions.versions import BATCHED_SINCE, EPOCH_PER_TRANSACTION_SINCE
 from penstock.errors import KafkaError
-from penstock.metadata.image import Image
 from penstock.types import TopicPartition
 from penstock.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from penstock.wire.api.end_txn import EndTxnRequest, EndTxnResponse
@@ -28,17 +28,15 @@ from penstock.wire.compile import codec
 
 ADD_PARTITIONS_KEY = 24
 END_TXN_KEY = 26
-BATCHED_SINCE = 4
-"""AddPartitionsToTxn: many transactions in one request; no client sends that."""
 FLEXIBLE_SINCE = 3
-EPOCH_PER_TRANSACTION_SINCE = 5
-"""EndTxn: the answer has the producer id and epoch to go on with."""
+"""Of EndTxn."""
 BODY_AT = 8
 """API key, version and correlation id come before."""
 MAX_MEMOS = 64
 """Of each kind and connection; beyond that all are forgotten and learned again."""
 MAX_BYTES = 1024
-"""Longer ones, with many partitions or long names, take the long way."""
+MAX_PARTITIONS = 16
+"""Longer ones, and those with more partitions, take the long way."""
 
 _CORRELATION_ID = struct.Struct(">i")
 _CORRELATION_ID_AT = 4
@@ -55,7 +53,6 @@ class _Added(NamedTuple):
     producer_id: int
     producer_epoch: int
     partitions: frozenset[TopicPartition]
-    image: Image
     answer: bytes
 
 
@@ -80,8 +77,9 @@ class TransactionMemos:
         memo = self._added.get(bytes(frame[BODY_AT:])) if len(frame) <= MAX_BYTES else None
         if memo is None:
             return None
-        known_version, transactional_id, producer_id, producer_epoch, partitions, image, answer = memo
-        if known_version != version or image is not context.controller.image:
+        known_version, transactional_id, producer_id, producer_epoch, partitions, answer = memo
+        image = context.controller.image
+        if known_version != version or None in [image.partition(topic, index) for topic, index in partitions]:
             return None
         try:
             is_done = context.transactions.add_at_once(transactional_id, producer_id, producer_epoch, partitions, TV_0)
@@ -116,13 +114,13 @@ class TransactionMemos:
         version: int,
         request: AddPartitionsToTxnRequest,
         response: AddPartitionsToTxnResponse,
-        image: Image,
         answer: bytearray,
     ) -> None:
         """Remember a request that was answered, unless something was refused or it is of another kind."""
         results = response.results_by_topic_v3_and_below
         codes = [each.partition_error_code for topic in results for each in topic.results_by_partition]
-        if version >= BATCHED_SINCE or not codes or any(codes) or len(frame) > MAX_BYTES:
+        is_usual = 0 < len(codes) <= MAX_PARTITIONS and not any(codes)
+        if version >= BATCHED_SINCE or not is_usual or len(frame) > MAX_BYTES:
             return
         topics = request.v3_and_below_topics
         if len(self._added) >= MAX_MEMOS:
@@ -133,7 +131,6 @@ class TransactionMemos:
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
             frozenset(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions),
-            image,
             bytes(answer),
         )
 

@@ -156,33 +156,37 @@ class ServerConnection:
 
     def _take(self, view: memoryview, filled: int) -> None:
         """Serve the whole requests in view[:filled], keep the rest, send what is ready, or have it sent soon."""
-        departures = self._shared.departures
-        is_small = filled <= SMALL_BYTES
-        if not is_small:
-            departures.leave()
         try:
+            if filled > SMALL_BYTES:
+                self._shared.departures.leave()
             served = self._serve_all(view, filled)
             if self._is_open:
                 self._is_turn_over = self._ready_bytes >= TURN_BYTES
+                # With no private buffer we came from the loop, so it is being read; nothing else may have changed that.
                 if served < filled or self._private is not None or self._pending or not self.outbox.is_empty:
                     self._keep(view, filled, served)
                 elif self._is_turn_over:
                     self._maybe_read()
-                if is_small and not self._is_turn_over:
-                    if self._ready:
-                        departures.add(self)
-                    return
-                self._flush()
-                if self._is_turn_over and self.outbox.is_empty:
-                    self._shared.loop.call_soon(self._next_turn)
+                self._send_ready(filled)
         except (CloseConnection, MalformedError) as error:
-            self._flush_before_close()
             self.close(str(error), is_fault=True)
         except OSError as error:
             self.close(str(error))
         except Exception:  # we are wrong: without this the bytes would stay, and the client would wait for ever
             log.exception("a request of connection %d could not be served; this is a bug", self.connection_id)
             self.close("it met a bug")
+
+    def _send_ready(self, request_bytes: int) -> None:
+        departures = self._shared.departures
+        if request_bytes <= SMALL_BYTES and not self._is_turn_over:
+            if self._ready:
+                departures.add(self, request_bytes)
+            else:
+                departures.count(request_bytes)
+            return
+        self._flush()
+        if self._is_turn_over and self.outbox.is_empty:
+            self._shared.loop.call_soon(self._next_turn)
 
     def _serve_all(self, view: memoryview, filled: int) -> int:
         """How far requests were served."""
@@ -219,6 +223,7 @@ class ServerConnection:
             later.finish(reply)
             self._pending.append(later)
         elif isinstance(reply, Spliced):
+            self._shared.departures.leave()
             self._flush()
             self.outbox.send_spliced(reply.data, reply.splices)
             return self.outbox.is_empty
@@ -292,6 +297,7 @@ class ServerConnection:
         pending = self._pending
         if not self._is_open or not pending or not pending[0].is_done:
             return
+        self._shared.departures.leave()  # whoever brought what was waited for is answered first
         try:
             while pending and pending[0].is_done:
                 reply = pending.popleft().reply
@@ -339,6 +345,7 @@ class ServerConnection:
         if not self._is_open:
             return
         self._is_open = False
+        self._flush_before_close()
         if self._is_reading:
             self._shared.loop.remove_reader(self._sock.fileno())
             self._is_reading = False

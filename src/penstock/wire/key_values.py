@@ -43,8 +43,7 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-SMALL = 1024
-_SMALL = tuple(_varint(value) for value in range(SMALL))
+_SMALL = tuple(_varint(value) for value in range(1024))
 """Lengths and offset deltas are almost always small."""
 
 
@@ -62,13 +61,8 @@ def build_key_values(
     for key, value in pairs:
         last += 1
         head = _head(last, key) if last else _first_head(key)
-        if value is None:
-            tail = _NULL_TAIL
-        else:
-            size = len(value)
-            tail = (_SMALL[size] if size < SMALL else _varint(size)) + value + _NO_HEADERS
-        size = len(head) + len(tail)
-        parts += (_SMALL[size] if size < SMALL else _varint(size), head, tail)
+        tail = _NULL_TAIL if value is None else _varint_of(len(value)) + value + _NO_HEADERS
+        parts += (_varint_of(len(head) + len(tail)), head, tail)
     batch = bytearray().join(parts)
     attributes = 0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT
     HEADER.pack_into(
@@ -90,4 +84,4 @@ def _first_head(key: bytes) -> bytes:
 
 
 def _varint_of(value: int) -> bytes:
-    return _SMALL[value] if value < SMALL else _varint(value)
+    return _SMALL[value] if value < 1024 else _varint(value)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.broker.context import Call, Context, Later
 from penstock.broker.transactions.decide import ProducerIdAndEpoch
 from penstock.broker.transactions.metadata import TV_0, TV_2
+from penstock.broker.transactions.versions import BATCHED_SINCE
 from penstock.errors import ErrorCode, KafkaError
 from penstock.metadata.image import Image
 from penstock.types import TopicPartition
@@ -25,7 +26,6 @@ from penstock.wire.api.add_partitions_to_txn import (
 )
 
 FENCED_SINCE = 2
-BATCHED_SINCE = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
 OnCodes = Callable[[Codes], None]

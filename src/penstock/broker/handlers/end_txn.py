@@ -10,11 +10,11 @@ from penstock.broker.context import Call, Context, Later
 from penstock.broker.transactions.coordinator import NO_PRODUCER
 from penstock.broker.transactions.decide import ProducerIdAndEpoch
 from penstock.broker.transactions.metadata import TV_0, TV_2
+from penstock.broker.transactions.versions import EPOCH_PER_TRANSACTION_SINCE
 from penstock.errors import ErrorCode, KafkaError
 from penstock.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 
 FENCED_SINCE = 2
-EPOCH_PER_TRANSACTION_SINCE = 5
 
 
 def handle(context: Context, call: Call, request: EndTxnRequest) -> EndTxnResponse | Later:

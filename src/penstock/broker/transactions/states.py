@@ -57,7 +57,7 @@ class StateWriter:
 
     def append(self, home: Home, found: TransactionalId, decided: TransactionMetadata) -> None:
         """Where an append is a commit. KafkaError for the client when it fails."""
-        record = _new(TransactionRecord, (decided[0], decided))
+        record = _new(TransactionRecord, (decided.transactional_id, decided))
         found.pending = None
         try:
             home.log.append_at_once((encode(record),))
