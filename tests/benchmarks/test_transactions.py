@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from benchmarks.broker.systems import System
 from benchmarks.broker.targets import TRANSACTION_CELLS, target_of
-from benchmarks.transactions import cells
+from benchmarks.transactions import cells, java
 from benchmarks.transactions.cells import CELLS, Produce, Small, begin, check_committed
 from benchmarks.transactions.frames import (
     ADD_VERSION,
@@ -18,8 +18,10 @@ from benchmarks.transactions.frames import (
     Step,
     add_error_at,
 )
+from benchmarks.transactions.producers import confluent_producers
 from benchmarks.transactions.steps import CONCURRENT_TRANSACTIONS, run_steps
 
+import oracle
 import raw
 from brokers import PenstockProcess
 from fake_broker import response_frame, serve
@@ -92,9 +94,23 @@ def test_frames_that_were_made_beforehand_are_transactions_for_a_broker(system: 
     assert [each.producer_epoch for each in batches[::2]] == [transactions.epoch + (version - 1) * n for n in range(4)]
 
 
-@pytest.mark.parametrize("run", [Small(1, 40, connections=2).run, Small(2, 40).run, Produce(100, 4_000, 2).run])
+PRODUCE = Produce(100, 4_000, 2, confluent_producers)
+
+
+@pytest.mark.parametrize("run", [Small(1, 40, connections=2).run, Small(2, 40).run, PRODUCE.run])
 def test_a_cell_runs_and_checks_what_it_wrote(system: System, run: Callable[[System, float], dict[str, float]]):
     assert all(figure >= 0 for figure in run(system, 1.0).values())
+
+
+@pytest.mark.slow
+@pytest.mark.oracle
+def test_the_cell_with_kafkas_own_producers_runs(system: System):
+    if not java.is_there():
+        pytest.skip("there is no javac or no mvn here")
+    if reason := oracle.why_unavailable():
+        pytest.skip(reason)
+    figures = Produce(100, 2_000, 2, java.java_producers).run(system, 1.0)
+    assert figures["transactional_client_cpu_us_per_1000"] > 0
 
 
 def test_a_topic_is_copied_with_its_offsets_in_the_transactions(system: System):

@@ -35,6 +35,19 @@ def test_they_leave_at_the_end_of_the_turn():
     run(scenario())
 
 
+def test_the_only_one_is_answered_at_once():
+    async def scenario():
+        departures, first, second = Departures(asyncio.get_running_loop()), Counted(), Counted()
+        for connection, at_once in ((first, False), (first, True), (first, True), (second, False), (second, True)):
+            before = connection.departed
+            departures.add(connection, 100)
+            assert (connection.departed > before) == at_once
+            await asyncio.sleep(0)
+            assert connection.departed == before + 1
+
+    run(scenario())
+
+
 @pytest.mark.parametrize(("count", "size"), [(MAX_SERVED, 100), (MAX_BYTES // 10_000 + 1, 10_000)])
 def test_no_more_than_a_few_wait_for_each_other(count, size):
     async def scenario():

@@ -28,7 +28,7 @@ class Departing(Protocol):
 
 
 class Departures:
-    __slots__ = ("_bytes", "_call_soon", "_gathered", "_leave", "_served")
+    __slots__ = ("_bytes", "_call_soon", "_gathered", "_last", "_leave", "_served")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
@@ -36,10 +36,16 @@ class Departures:
         self._gathered: list[Departing] = []
         self._served = 0
         self._bytes = 0
+        self._last = 0
+        """Which connection was answered last."""
 
     def add(self, connection: Departing, request_bytes: int) -> None:
-        """It has answers to that much, and `depart` is called soon."""
+        """It has answers to that much, and `depart` is called soon; at once where it seems to be the only one."""
+        last, self._last = self._last, id(connection)
         if not self._gathered:
+            if last == self._last:
+                connection.depart()
+                return
             self._call_soon(self._leave)
         self._gathered.append(connection)
         self.count(request_bytes)
