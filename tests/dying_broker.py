@@ -13,9 +13,8 @@ from typing import Any
 
 from penstock.broker.replicas.partition import Partition
 from penstock.broker.transactions import states
-from penstock.broker.transactions.metadata import ENDING
+from penstock.broker.transactions.metadata import COMPLETE_ABORT, COMPLETE_COMMIT, ENDING, TransactionState
 from penstock.broker.transactions.records import TransactionRecord
-from penstock.broker.transactions.states import StateWriter
 from penstock.cli.main import main
 
 
@@ -35,20 +34,16 @@ def die_before_marker(count: int) -> None:
     Partition.append_marker = append  # type: ignore[assignment,method-assign]
 
 
-def die_before_prepare() -> None:
+def die_before_record(dying: frozenset[TransactionState]) -> None:
     """Its bytes are made, whatever way it takes to the log."""
     encode = states.encode
 
     def checked(record: TransactionRecord) -> tuple[bytes, bytes | None]:
-        if record.metadata is not None and record.metadata.state in ENDING:
+        if record.metadata is not None and record.metadata.state in dying:
             die()
         return encode(record)
 
     states.encode = checked
-
-
-def die_before_complete() -> None:
-    StateWriter._complete = lambda *_, **__: die()  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":
@@ -56,7 +51,7 @@ if __name__ == "__main__":
     if when == "marker":
         die_before_marker(int(count))
     elif when == "prepare":
-        die_before_prepare()
+        die_before_record(ENDING)
     else:
-        die_before_complete()
+        die_before_record(frozenset((COMPLETE_COMMIT, COMPLETE_ABORT)))
     main()
