@@ -378,9 +378,14 @@ def test_a_message_that_can_never_be_delivered_is_not_tried_again(
         exactly_once(broker, filled, group, stop_at_end=True) as consumer,
         penstock.Producer(broker.bootstrap, transactional_id=transactional_id) as producer,
     ):
-        with pytest.raises(penstock.ClientError, match=f"the message for '{target}' was not delivered") as failure:
+        with pytest.raises(
+            penstock.ClientError, match=f"he message for '{target}' was (not delivered|refused)"
+        ) as failure:
             penstock.process(consumer, producer, enlarge, batch_size=1)
-        assert (failure.value.code, failure.value.retriable) == (code, False)
+        # When the broker's answer comes while librdkafka takes the message, it refuses it itself, by a code of its own.
+        is_refused = "was refused" in str(failure.value)
+        expected = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_refused and bad != "small" else code
+        assert (failure.value.code, failure.value.retriable) == (expected, False)
         assert len(runs) == 1
         assert penstock.process(consumer, producer, lambda message: None) == 20
 

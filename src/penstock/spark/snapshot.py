@@ -14,6 +14,9 @@ from penstock.client.offsets import EARLIEST, LATEST, list_offsets
 from penstock.spark.subscription import Subscription, find_partitions
 from penstock.types import TopicPartition
 
+MAX_DELETIONS = 5
+"""Of topics of one query, while a snapshot is taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -31,7 +34,17 @@ class Snapshot:
 
 
 def take_snapshot(cluster: Cluster, subscription: Subscription, *, isolation_level: int) -> Snapshot:
-    """As it is now. The ends are asked for last, so that they are never before the beginnings."""
+    """As it is now. A topic that is deleted while it is asked about counts as missing."""
+    for _ in range(MAX_DELETIONS):
+        try:
+            return _take_once(cluster, subscription, isolation_level)
+        except UnknownTopicError:  # those that are missing from the start are not asked about
+            continue
+    return _take_once(cluster, subscription, isolation_level)
+
+
+def _take_once(cluster: Cluster, subscription: Subscription, isolation_level: int) -> Snapshot:
+    """The ends are asked for last, so that they are never before the beginnings."""
     found = find_partitions(cluster, subscription)
     earliest = list_offsets(cluster, dict.fromkeys(found.partitions, EARLIEST))
     latest = list_offsets(cluster, dict.fromkeys(found.partitions, LATEST), isolation_level=isolation_level)
