@@ -82,6 +82,15 @@ class Producer:
         return self.broker.context.transactions.described(self.name).metadata
 
 
+async def repeating(broker):
+    """A producer whose requests are remembered."""
+    producer = await Producer(broker, "p").init()
+    for _ in range(2):
+        assert producer.added() == [0]
+        assert producer.end().error_code == 0
+    return producer
+
+
 def in_broker(directory, scenario, *settings):
     async def go():
         async with running(directory, *settings) as broker:
@@ -146,10 +155,7 @@ def test_a_repeated_end_is_answered_as_the_first_time(tmp_path, version, monkeyp
 
 def test_a_producer_that_was_replaced_is_refused(tmp_path):
     async def scenario(broker):
-        old = await Producer(broker, "p").init()
-        for _ in range(2):
-            assert old.added() == [0]
-            assert old.end().error_code == 0
+        old = await repeating(broker)
         await Producer(broker, "p").init()
         assert old.added(version=0) == [ErrorCode.INVALID_PRODUCER_EPOCH]
         assert old.end(version=1).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -185,10 +191,7 @@ def test_the_same_bytes_in_another_version_are_another_request(tmp_path):
 
 def test_a_topic_that_is_gone_is_noticed(tmp_path):
     async def scenario(broker):
-        producer = await Producer(broker, "p").init()
-        for _ in range(2):
-            assert producer.added() == [0]
-            assert producer.end().error_code == 0
+        producer = await repeating(broker)
         await broker.context.controller.delete_topics([TopicRef("t")])
         assert producer.added() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert producer.metadata.state.label == "CompleteCommit"
@@ -235,6 +238,11 @@ def test_a_connection_remembers_a_bounded_number(tmp_path, monkeypatch):
             assert producer.end().error_code == 0
             assert len(connection.memory.transactions._added) <= 3
             assert len(connection.memory.transactions._ended) <= 3
+        monkeypatch.setattr(transaction_memo, "MAX_PARTITIONS", 3)
+        broad = await Producer(broker, "broad").init()
+        for partitions, is_remembered in (((0, 1, 2, 3), False), ((0, 1, 2), True)):
+            assert broad.added(partitions=partitions) == [0] * len(partitions)
+            assert bool(broad.connection.memory.transactions._added) == is_remembered
         long_one = await Producer(broker, "p" * 2000).init()
         long_one.connection = SimpleNamespace(memory=None)
         assert long_one.added() == [0]
@@ -249,9 +257,7 @@ def test_frames_that_are_cut_anywhere_are_no_memo(tmp_path):
     """Whatever is left of them is served as if nothing were remembered."""
 
     async def scenario(broker):
-        producer = await Producer(broker, "p").init()
-        assert producer.added() == [0]
-        assert producer.end().error_code == 0
+        producer = await repeating(broker)
         memos = producer.connection.memory.transactions
         frame = bytearray()
         append_request_header(frame, END, 1, 1, "me", False)
@@ -299,9 +305,7 @@ def test_an_end_that_needs_another_producer_id_takes_the_long_way(tmp_path):
 
 def test_a_disk_that_is_full_is_told_as_always(tmp_path):
     async def scenario(broker):
-        producer = await Producer(broker, "p").init()
-        assert producer.added() == [0]
-        assert producer.end().error_code == 0
+        producer = await repeating(broker)
         partition = broker.context.transactions._home("p").log.partition
         partition.set_disk_full(True)
         assert producer.added() == [ErrorCode.NOT_COORDINATOR]

@@ -239,6 +239,9 @@ def test_a_client_that_goes_away_while_it_waits_leaves_its_batch(tmp_path: Path)
             await until(lambda: len(broker.server.connections) == 1)
             coordinator.answer()
             await until(lambda: partition(broker, "t").log.log_end_offset == 2)
+            assert len(coordinator.asked) == 1, "the second finds the transaction open"
+            assert partition(broker, "t").log.producers.transactions.ongoing == {PRODUCER[0]: 0}
+            assert broker.context.metrics.unexpected_errors == 0
 
     run(scenario())
 

@@ -197,6 +197,14 @@ def test_markers_are_tried_until_they_are_written(tmp_path: Path, durability: st
     run(scenario())
 
 
+async def end_without_markers(broker: Broker, producer: Producer) -> None:
+    """The end is decided; its markers wait for a full disk."""
+    assert await producer.init() is ErrorCode.NONE
+    assert await producer.add() is ErrorCode.NONE
+    partition(broker, TOPIC, 0).set_disk_full(True)
+    assert await producer.end() is ErrorCode.NONE
+
+
 def test_markers_that_are_tried_again_are_said_once_with_the_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,10 +219,7 @@ def test_markers_that_are_tried_again_are_said_once_with_the_reason(
 
     async def scenario() -> None:
         async with begun(tmp_path) as (broker, producer):
-            assert await producer.init() is ErrorCode.NONE
-            assert await producer.add() is ErrorCode.NONE
-            partition(broker, TOPIC, 0).set_disk_full(True)
-            assert await producer.end() is ErrorCode.NONE
+            await end_without_markers(broker, producer)
             await until(lambda: len(tries) >= 3)
             partition(broker, TOPIC, 0).set_disk_full(False)
             await until(lambda: producer.state == "CompleteCommit")
@@ -240,10 +245,7 @@ def test_a_last_record_that_is_tried_again_is_said_once(
 
     async def scenario() -> None:
         async with begun(tmp_path) as (broker, producer):
-            assert await producer.init() is ErrorCode.NONE
-            assert await producer.add() is ErrorCode.NONE
-            partition(broker, TOPIC, 0).set_disk_full(True)
-            assert await producer.end() is ErrorCode.NONE
+            await end_without_markers(broker, producer)
             home(broker).set_disk_full(True)
             partition(broker, TOPIC, 0).set_disk_full(False)
             await until(lambda: len(tries) >= 3)
